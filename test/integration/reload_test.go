@@ -5,12 +5,8 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +16,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 	"github.com/configdep/configdep/test/await"
@@ -148,74 +143,6 @@ func TestReloadReplacesAllPods(t *testing.T) {
 	}
 }
 
-// Two requests in one second are two rollouts.
-func TestReloadTwice(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	create(t, kube.AppsV1().Deployments(namespace).Create, deployment("web"))
-	pods := runningPods(t, namespace, "web", 2, nil)
-	view(t, namespace, "deployment.web")
-	first := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
-	second := reload(t, namespace, "deployment.web", v1alpha1.ReloadSpec{})
-	if second.Generation != first.Generation+1 || !second.Triggered {
-		t.Errorf("generations = %d and %d, want them to differ", first.Generation, second.Generation)
-	}
-	runningPods(t, namespace, "web", 2, pods)
-}
-
-func TestReloadDryRunChangesNothing(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			namespace := newNamespace(t)
-			apps := kube.AppsV1()
-			switch kind { // without pods, so that no controller writes a status
-			case "Deployment":
-				create(t, apps.Deployments(namespace).Create, asleep("web"))
-			case "StatefulSet":
-				o := statefulSet("web")
-				o.Spec.Replicas = new(int32(0))
-				create(t, apps.StatefulSets(namespace).Create, o)
-			case "DaemonSet":
-				o := daemonSet("web")
-				o.Spec.Template.Spec.NodeSelector = map[string]string{"no": "node"}
-				create(t, apps.DaemonSets(namespace).Create, o)
-			}
-			name := strings.ToLower(kind) + ".web"
-			view(t, namespace, name)
-			await.Until(t, "the controller has observed the workload", func(context.Context) error {
-				if o := getRollout(t, namespace, kind, "web"); o.observed != o.Generation {
-					return fmt.Errorf("observed generation = %d of %d", o.observed, o.Generation)
-				}
-				return nil
-			})
-			before := getRollout(t, namespace, kind, "web")
-
-			got, err := as(t, "jane", "system:masters").ConfigDependencies(namespace).Reload(t.Context(), name,
-				&v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Reason: "dry"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := "Dry run: the rollout of " + kind + " web would begin; but it has no replicas now."
-			if kind == "DaemonSet" { // has no field replicas
-				want = "Dry run: the pods of DaemonSet web would be replaced."
-			}
-			if !got.Status.Triggered || got.Status.Generation != before.Generation+1 || got.Status.Message != want {
-				t.Errorf("answer = %+v", got.Status)
-			}
-			if diff := cmp.Diff(before.ObjectMeta, getRollout(t, namespace, kind, "web").ObjectMeta); diff != "" {
-				t.Errorf("(-before +after):\n%s", diff)
-			}
-			// Events are written in order: the first one must be from the second request.
-			reload(t, namespace, name, v1alpha1.ReloadSpec{Reason: "wet"})
-			if events := shopIn(t, namespace).told(kind, "web", "ConfigRestarted"); len(events) != 1 || !strings.HasSuffix(events[0], ": wet") {
-				t.Errorf("events = %q", events)
-			}
-		})
-	}
-}
-
 func TestReloadIfStale(t *testing.T) {
 	t.Parallel()
 	namespace := newNamespace(t)
@@ -277,115 +204,6 @@ func TestReloadIfStale(t *testing.T) {
 	runningPods(t, namespace, "web", 2, pods)
 }
 
-func TestReloadPreconditions(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	made := write(t, namespace, "Secret/db", "password", "x")
-	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web", envFromSecret("db")))
-	shown := view(t, namespace, "deployment.web", at(made))
-	wrong := types.UID("00000000-0000-0000-0000-000000000000")
-
-	for name, tt := range map[string]struct {
-		metadata types.UID
-		uid      *types.UID
-		hash     *string
-		want     []string // texts in the message of a conflict
-	}{
-		"none":                                    {},
-		"the ConfigDependency's":                  {uid: &shown.UID},
-		"the UID of the workload":                 {uid: &shown.Spec.WorkloadRef.UID},
-		"another UID":                             {uid: &wrong, want: []string{"UID in precondition", string(wrong), string(shown.UID), string(shown.Spec.WorkloadRef.UID)}},
-		"an empty UID":                            {uid: new(types.UID("")), want: []string{"UID in precondition"}},
-		"the ConfigDependency's, above":           {metadata: shown.UID},
-		"the UID of the workload in the metadata": {metadata: shown.Spec.WorkloadRef.UID},
-		"another UID in the metadata":             {metadata: wrong, want: []string{"UID in precondition", string(wrong)}},
-		"one right UID, one wrong":                {metadata: shown.UID, uid: &wrong, want: []string{"UID in precondition", string(wrong)}},
-		"the current hash":                        {hash: &shown.Status.ConfigHash},
-		"another hash":                            {hash: new("v1.abc.def"), want: []string{"v1.abc.def", shown.Status.ConfigHash}},
-		"all preconditions":                       {metadata: shown.UID, uid: &shown.Spec.WorkloadRef.UID, hash: &shown.Status.ConfigHash},
-	} {
-		t.Run(name, func(t *testing.T) {
-			request := &v1alpha1.Reload{Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: tt.uid, ConfigHash: tt.hash}}}
-			request.UID = tt.metadata
-			before := getRollout(t, namespace, "Deployment", "web").Generation
-			got, err := configdep.ConfigDependencies(namespace).Reload(t.Context(), "deployment.web", request, metav1.CreateOptions{})
-			after := getRollout(t, namespace, "Deployment", "web").Generation
-			if tt.want == nil {
-				if err != nil || !got.Status.Triggered || after != before+1 {
-					t.Errorf("error or not triggered: %v, %v", got, err)
-				}
-				return
-			}
-			checkError(t, err, http.StatusConflict, metav1.StatusReasonConflict, tt.want...)
-			if after != before {
-				t.Error("the workload was changed although a precondition failed")
-			}
-		})
-	}
-}
-
-// A Reload of a workload that cannot be restarted is rejected with the reason.
-func TestReloadRefused(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	core, apps, batch := kube.CoreV1(), kube.AppsV1(), kube.BatchV1()
-	paused := asleep("paused")
-	paused.Spec.Paused = true
-	create(t, apps.Deployments(namespace).Create, paused)
-	create(t, apps.ReplicaSets(namespace).Create, replicaSet("legacy"))
-	create(t, batch.CronJobs(namespace).Create, cronJob("report"))
-	create(t, batch.Jobs(namespace).Create, job("seed"))
-	create(t, core.Pods(namespace).Create, pod("toolbox"))
-
-	for name, want := range map[string]refusal{
-		"deployment.paused":  {http.StatusConflict, metav1.StatusReasonConflict, "Deployment paused is paused, so no rollout would begin: resume it first"},
-		"replicaset.legacy":  invalid(`metadata.name: Invalid value: "replicaset.legacy": a ReplicaSet cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
-		"cronjob.report":     invalid(`metadata.name: Invalid value: "cronjob.report": a CronJob cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
-		"job.seed":           invalid(`metadata.name: Invalid value: "job.seed": a Job cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
-		"pod.toolbox":        invalid(`metadata.name: Invalid value: "pod.toolbox": a Pod cannot be restarted: only a DaemonSet, Deployment or StatefulSet can`),
-		"deployment.unknown": {http.StatusNotFound, metav1.StatusReasonNotFound, `configdependencies.configdep.io "deployment.unknown" not found`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if want.code != http.StatusNotFound {
-				view(t, namespace, name)
-			}
-			for _, options := range []metav1.CreateOptions{{}, {DryRun: []string{metav1.DryRunAll}}} {
-				_, err := configdep.ConfigDependencies(namespace).Reload(t.Context(), name, &v1alpha1.Reload{}, options)
-				checkError(t, err, want.code, want.reason, want.message)
-			}
-		})
-	}
-}
-
-// The message does not claim that pods are being replaced if the rollout waits for a user.
-func TestReloadSaysWhenPodsAreNotReplacedAtOnce(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	apps := kube.AppsV1()
-	create(t, apps.Deployments(namespace).Create, asleep("asleep"))
-	partitioned := statefulSet("partitioned")
-	partitioned.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: new(int32(1))}}
-	create(t, apps.StatefulSets(namespace).Create, partitioned)
-	byHand := statefulSet("by-hand")
-	byHand.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
-	create(t, apps.StatefulSets(namespace).Create, byHand)
-	agent := daemonSet("by-hand")
-	agent.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-	create(t, apps.DaemonSets(namespace).Create, agent)
-	for name, want := range map[string]string{
-		"deployment.asleep":       "it has no replicas now",
-		"statefulset.partitioned": "its partition is 1: pods with a lower ordinal are not replaced",
-		"statefulset.by-hand":     "its update strategy is OnDelete",
-		"daemonset.by-hand":       "its update strategy is OnDelete",
-	} {
-		view(t, namespace, name)
-		if got := reload(t, namespace, name, v1alpha1.ReloadSpec{}); !got.Triggered || !strings.Contains(got.Message, want) {
-			t.Errorf("%s: message = %q, want it to contain %q", name, got.Message, want)
-		}
-	}
-}
-
 // Many users may reload the same workload at once.
 func TestReloadConcurrently(t *testing.T) {
 	t.Parallel()
@@ -426,38 +244,4 @@ func TestReloadConcurrently(t *testing.T) {
 		seen[g] = true
 	}
 	runningPods(t, namespace, "web", 2, pods)
-}
-
-// The documented command, in the formats that kubectl accepts.
-func TestReloadWithKubectl(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	create(t, kube.AppsV1().Deployments(namespace).Create, asleep("web"))
-	view(t, namespace, "deployment.web")
-	for name, body := range map[string]string{
-		"empty.json":    `{}`,
-		"reason.json":   `{"spec":{"reason":"rotated by hand"}}`,
-		"reload.yaml":   "# by hand\napiVersion: configdep.io/v1alpha1\nkind: Reload\nspec:\n  reason: rotated by hand\n  mode: Always\n",
-		"complete.json": `{"apiVersion":"configdep.io/v1alpha1","kind":"Reload","metadata":{"name":"deployment.web"},"spec":{"mode":"Always"}}`,
-	} {
-		file := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(file, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var got v1alpha1.Reload
-		out := kubectl(t, "create", "--raw", resourcePath(namespace)+"/deployment.web/reload", "-f", file)
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatal(err)
-		}
-		if !got.Status.Triggered || got.Kind != "Reload" || got.Name != "deployment.web" || got.Namespace != namespace || got.Spec.Mode != v1alpha1.ReloadAlways {
-			t.Errorf("%s: answer = %s", name, out)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(file, []byte("spec:\n  mode: Now\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := kubectlFails(t, "create", "--raw", resourcePath(namespace)+"/deployment.web/reload", "-f", file); !strings.Contains(got, "spec.mode: Unsupported value") {
-		t.Errorf("error = %s", got)
-	}
 }

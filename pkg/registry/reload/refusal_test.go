@@ -57,9 +57,12 @@ func TestPreconditions(t *testing.T) {
 		"an empty UID":                {with(new(types.UID("")), nil), live("workload-uid"), `UID in precondition: ""`},
 		"the UID in the metadata":     {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "view-uid"}}, live("workload-uid"), ""},
 		"another UID in the metadata": {&v1alpha1.Reload{ObjectMeta: metav1.ObjectMeta{UID: "x"}}, live("workload-uid"), `UID in precondition: "x"`},
-		"the current hash":            {with(nil, new(hashA)), live("workload-uid"), ""},
-		"another hash":                {with(nil, new(hashB)), live("workload-uid"), "configHash in precondition"},
-		"an empty hash":               {with(nil, new("")), live("workload-uid"), "configHash in precondition"},
+		"one right UID, one wrong": {&v1alpha1.Reload{
+			ObjectMeta: metav1.ObjectMeta{UID: "view-uid"}, Spec: v1alpha1.ReloadSpec{Preconditions: &v1alpha1.ReloadPreconditions{UID: new(types.UID("x"))}},
+		}, live("workload-uid"), `UID in precondition: "x"`},
+		"the current hash": {with(nil, new(hashA)), live("workload-uid"), ""},
+		"another hash":     {with(nil, new(hashB)), live("workload-uid"), "configHash in precondition"},
+		"an empty hash":    {with(nil, new("")), live("workload-uid"), "configHash in precondition"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
