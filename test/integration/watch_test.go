@@ -6,16 +6,10 @@ package integration
 import (
 	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -138,142 +132,6 @@ func TestWatchFromAList(t *testing.T) {
 			again2 := startWatch(t, where, namespace, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 			for _, want := range []watch.EventType{watch.Added, watch.Deleted, watch.Added, watch.Deleted} {
 				again2.until("the event is replayed", event(want, "deployment.web"))
-			}
-		})
-	}
-}
-
-// The ways to start a watch.
-func TestWatchFromTheBeginning(t *testing.T) {
-	t.Parallel()
-	namespace, empty := newNamespace(t), newNamespace(t)
-	for _, name := range []string{"a", "b"} {
-		create(t, kube.AppsV1().Deployments(namespace).Create, asleep(name))
-		view(t, namespace, "deployment."+name)
-	}
-	yes, no := true, false
-	notOlder := metav1.ResourceVersionMatchNotOlderThan
-	all := []string{"ADDED deployment.a", "ADDED deployment.b"}
-	for name, tt := range map[string]struct {
-		namespace string
-		options   metav1.ListOptions
-		want      []string
-	}{
-		"without a version":                 {namespace, metav1.ListOptions{}, all},
-		"from any version":                  {namespace, metav1.ListOptions{ResourceVersion: "0"}, all},
-		"with bookmarks":                    {namespace, metav1.ListOptions{AllowWatchBookmarks: true}, all},
-		"a label":                           {namespace, metav1.ListOptions{LabelSelector: "app=b"}, all[1:]},
-		"a name":                            {namespace, metav1.ListOptions{FieldSelector: "metadata.name=deployment.a"}, all[:1]},
-		"a state":                           {namespace, metav1.ListOptions{FieldSelector: "status.state=InSync"}, all},
-		"watch-list":                        {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, append(all[:2:2], "BOOKMARK true")},
-		"watch-list of nothing":             {empty, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, []string{"BOOKMARK true"}},
-		"watch-list from any version":       {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, ResourceVersion: "0"}, append(all[:2:2], "BOOKMARK true")},
-		"watch-list of a label":             {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true, LabelSelector: "app=a"}, []string{all[0], "BOOKMARK true"}},
-		"watch-list without initial events": {namespace, metav1.ListOptions{SendInitialEvents: &no, ResourceVersionMatch: notOlder, AllowWatchBookmarks: true}, nil},
-		"watch-list without bookmarks":      {namespace, metav1.ListOptions{SendInitialEvents: &yes, ResourceVersionMatch: notOlder}, all},
-	} {
-		for _, where := range everywhere {
-			t.Run(name+", "+where.name, func(t *testing.T) {
-				t.Parallel()
-				w := startWatch(t, where, tt.namespace, tt.options)
-				var got []string
-				for range tt.want {
-					e, o := w.next()
-					got = append(got, fmt.Sprint(e.Type, " ", o.Name, o.Annotations[metav1.InitialEventsAnnotationKey]))
-				}
-				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Errorf("events (-want +got):\n%s", diff)
-				}
-			})
-		}
-	}
-}
-
-// Requests for versions that cannot be served get the errors that clients expect.
-func TestVersionsThatCannotBeServed(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	path := resourcePath(namespace)
-	for _, where := range everywhere {
-		t.Run(where.name, func(t *testing.T) {
-			t.Parallel()
-			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			now, err := strconv.ParseUint(list.ResourceVersion, 10, 63)
-			if err != nil {
-				t.Fatal(err)
-			}
-			future := strconv.FormatUint(now*1000, 10)
-			for what, query := range map[string]url.Values{
-				"a watch from an invalid version":   {"watch": {"1"}, "resourceVersion": {"abc"}},
-				"a list at an invalid version":      {"resourceVersion": {"abc"}},
-				"a list at a negative version":      {"resourceVersion": {"-1"}},
-				"exactly version 0":                 {"resourceVersion": {"0"}, "resourceVersionMatch": {"Exact"}},
-				"a match without a version":         {"resourceVersionMatch": {"Exact"}},
-				"an invalid token":                  {"continue": {"abc"}},
-				"a watch-list without a match":      {"watch": {"1"}, "sendInitialEvents": {"true"}},
-				"a watch-list with another match":   {"watch": {"1"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"Exact"}},
-				"a watch with an unsupported field": {"watch": {"1"}, "fieldSelector": {"spec.replicas=1"}},
-			} {
-				if got := send(t, where.Config, request{path: path + "?" + query.Encode()}); got.code != http.StatusBadRequest && got.code != http.StatusUnprocessableEntity {
-					t.Errorf("%s: %d: %s", what, got.code, got.body)
-				}
-			}
-			for what, query := range map[string]string{
-				"list": "?resourceVersion=" + future, "get": "/deployment.x?resourceVersion=" + future,
-			} {
-				got := send(t, where.Config, request{path: path + query})
-				var status metav1.Status
-				if err := json.Unmarshal(got.body, &status); err != nil {
-					t.Fatal(err)
-				}
-				if got.code != http.StatusGatewayTimeout || got.header.Get("Retry-After") == "" || !apierrors.HasStatusCause(&apierrors.StatusError{ErrStatus: status}, metav1.CauseTypeResourceVersionTooLarge) {
-					t.Errorf("a %s at a future version: %d, Retry-After %q: %s", what, got.code, got.header.Get("Retry-After"), got.body)
-				}
-			}
-			if got := send(t, where.Config, request{path: path + "?resourceVersionMatch=Exact&resourceVersion=1"}); got.code != http.StatusGone {
-				t.Errorf("exactly an expired version: %d: %s", got.code, got.body)
-			}
-			// A watch gets this as an event: after an HTTP error, some clients retry for ever.
-			w, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer w.Stop()
-			e := <-w.ResultChan()
-			if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !apierrors.IsResourceExpired(err) {
-				t.Errorf("a watch from an expired version: %s %v", e.Type, err)
-			}
-		})
-	}
-}
-
-// A watch ends after its timeout, shortly after a bookmark if the client wants bookmarks, from which the client
-// can resume at any replica.
-func TestWatchThatEnds(t *testing.T) {
-	t.Parallel()
-	namespace := newNamespace(t)
-	seconds := int64(4)
-	for _, where := range everywhere {
-		t.Run(where.name, func(t *testing.T) {
-			t.Parallel()
-			list, err := where.ConfigdepV1alpha1().ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := startWatch(t, where, namespace, metav1.ListOptions{ResourceVersion: list.ResourceVersion, TimeoutSeconds: &seconds, AllowWatchBookmarks: true})
-			e, o := w.next()
-			if e.Type != watch.Bookmark || o.Name != "" || o.Annotations[metav1.InitialEventsAnnotationKey] != "" {
-				t.Errorf("%s of %q with annotations %v", e.Type, o.Name, o.Annotations)
-			}
-			if _, open := <-w.ResultChan(); open {
-				t.Error("another event arrived")
-			}
-			plain := startWatch(t, where, namespace, metav1.ListOptions{TimeoutSeconds: &seconds})
-			if e, open := <-plain.ResultChan(); open {
-				t.Errorf("got a %s that was not requested", e.Type)
 			}
 		})
 	}
