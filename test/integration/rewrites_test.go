@@ -118,28 +118,3 @@ func TestRewriteByTheOwner(t *testing.T) {
 		t.Errorf("got %d ReplicaSets, want 3", n)
 	}
 }
-
-// After each restart, the owner applies its manifest again. That replaces no pods: there are as many rollouts as restarts.
-func TestRewriteAfterEachRestart(t *testing.T) {
-	cluster.Needs(t, "1.36", "MutatingAdmissionPolicies")
-	t.Parallel()
-	const restarts = 5
-	s := newShop(t)
-	s.write(db, "password", "x")
-	s.create(owned("web"))
-	s.view("deployment.web", applied)
-	for i := range restarts {
-		s.view("deployment.web", applied, at(s.write(db, "password", fmt.Sprint(i))), restartedFor(string(db)))
-		s.edit("web", func(o *appsv1.Deployment) {
-			manifest := owned("web")
-			o.Annotations, o.Spec.Template = manifest.Annotations, manifest.Spec.Template
-		})
-	}
-	s.view("deployment.web", applied)
-	s.until("web", "has had a rollout at first, and one for each restart", func(o *appsv1.Deployment) error {
-		if got, want := o.Annotations[revision], fmt.Sprint(1+restarts); got != want {
-			return fmt.Errorf("revision = %s, want %s", got, want)
-		}
-		return nil
-	})
-}

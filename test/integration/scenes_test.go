@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
 )
@@ -58,57 +57,4 @@ func TestStale_BeforeAndAfterOptingIn(t *testing.T) {
 	s.write("Secret/db", "password", "z")
 	runningPods(t, s.namespace, "web", 2, first)
 	s.view("deployment.web", applied, restartedFor("Secret/db"), counted(v1alpha1.PodCounts{Total: 2, Current: 2}))
-}
-
-// A release is rolled back before it is complete: the pods that were never replaced run with the current content, and nothing is restarted.
-func TestRollback_ToPodsThatWereNeverReplaced(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.write("Secret/db", "password", "x")
-	o := deployment("web", envFromSecret("db"))
-	optedIn(o)
-	s.create(o)
-	first := runningPods(t, s.namespace, "web", 2, nil)
-	s.view("deployment.web", applied)
-	awaitAge(t, s.namespace, "web")
-
-	s.edit("web", func(o *appsv1.Deployment) {
-		o.Spec.Template.Annotations = map[string]string{"controlplane.test/stuck": "", "release": "2"}
-		o.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1))}
-	})
-	s.view("deployment.web", is(v1alpha1.StateRollingOut, ""))
-	s.write("Secret/db", "password", "bad")
-	s.write("Secret/db", "password", "x")
-	s.edit("web", func(o *appsv1.Deployment) {
-		delete(o.Spec.Template.Annotations, "controlplane.test/stuck")
-		delete(o.Spec.Template.Annotations, "release")
-	})
-	last := s.write("Secret/marker", "read", "after that")
-	s.create(asleep("marker", envFromSecret("marker")))
-	s.view("deployment.marker", at(last))
-	s.view("deployment.web", applied, counted(v1alpha1.PodCounts{Total: 2, Current: 2}))
-	if now := runningPods(t, s.namespace, "web", 2, nil); !cmp.Equal(now, first) {
-		t.Errorf("pods were replaced: %v, then %v", first, now)
-	}
-}
-
-// A workload that was restarted on request, and whose content has changed since, opts in for the first time: that restarts nothing.
-func TestOptIn_AfterAReloadAndAChange(t *testing.T) {
-	t.Parallel()
-	s := newShop(t)
-	s.write("Secret/db", "password", "x")
-	s.create(deployment("web", envFromSecret("db")))
-	first := runningPods(t, s.namespace, "web", 2, nil)
-	s.view("deployment.web", is(v1alpha1.StateInSync, ""))
-	reload(t, s.namespace, "deployment.web", v1alpha1.ReloadSpec{})
-	second := runningPods(t, s.namespace, "web", 2, first)
-	s.view("deployment.web", is(v1alpha1.StateInSync, ""))
-	awaitAge(t, s.namespace, "web")
-	s.write("Secret/db", "password", "y")
-	s.view("deployment.web", is(v1alpha1.StateStale, "NotOptedIn"))
-	s.edit("web", func(o *appsv1.Deployment) { optedIn(o) })
-	s.view("deployment.web", is(v1alpha1.StateStale, "OptedInStale"), recorded)
-	if now := runningPods(t, s.namespace, "web", 2, nil); !cmp.Equal(now, second) {
-		t.Errorf("opting in has replaced pods: %v, then %v", second, now)
-	}
 }
