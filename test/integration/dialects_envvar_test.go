@@ -92,46 +92,6 @@ func TestDialects_EnvVar(t *testing.T) {
 	}
 }
 
-// A variable that is defined twice in a container, which is how users override one of a chart, is no obstacle, whatever the strategy: neither for
-// the API server nor for our own policies. All other variables keep their order and values.
-func TestDialects_VariablesThatAreDefinedTwice(t *testing.T) {
-	t.Parallel()
-	plain := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
-	env := []corev1.EnvVar{plain("A", "a"), plain("B", "$(A)"), plain("STAKATER_WEB_SECRET", "of Reloader"), plain("A", "b"), plain("C", "$(A)"), plain("B", "b")}
-	others := []corev1.EnvVar{env[0], env[1], env[3], env[4], env[5]}
-	for _, strategy := range []string{"annotation", "env-var"} {
-		for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
-			t.Run(strategy+"/"+kind, func(t *testing.T) {
-				t.Parallel()
-				s, view := newShop(t), strings.ToLower(kind)+".web"
-				s.write(db, "key", "old")
-				createWorkload(t, s.namespace, kind, pairs(autoReload, "true", policy.StrategyAnnotation, strategy), optional(db), func(p *corev1.PodSpec) {
-					p.Containers[0].Env = env
-				})
-				s.view(view, applied)
-				awaitAge(t, s.namespace, "web")
-				before := getRollout(t, s.namespace, kind, "web").template.Annotations[record.ConfigHashAnnotation]
-				written := s.write(db, "key", "new")
-				s.view(view, applied, at(written))
-				now := getRollout(t, s.namespace, kind, "web").template
-				if hash := now.Annotations[record.ConfigHashAnnotation]; hash == before {
-					t.Errorf("hash = %q as before", hash)
-				}
-				got := now.Spec.Containers[0].Env
-				if strategy == "env-var" {
-					last := got[len(got)-1]
-					if got = got[:len(got)-1]; last.Name != "STAKATER_DB_SECRET" || last.Value == "" {
-						t.Errorf("last variable = %v", last)
-					}
-				}
-				if diff := cmp.Diff(others, got); diff != "" {
-					t.Errorf("variables (-want +got):\n%s", diff)
-				}
-			})
-		}
-	}
-}
-
 // An owner applies its manifest again, without the variables and annotations. The record is restored, but not the variables: that is a rollout, and
 // configdep makes no other. If Reloader sets a variable, that is a restart, which is recorded: there is no other either.
 func TestDialects_EnvVarOutlastsTheOwner(t *testing.T) {
@@ -183,5 +143,45 @@ func TestDialects_EnvVarOutlastsTheOwner(t *testing.T) {
 	s.view("deployment.web", applied, at(written))
 	if n := s.templates("web"); n > 4 { // at first, and for each of three restarts
 		t.Errorf("%d templates", n)
+	}
+}
+
+// A variable that is defined twice in a container, which is how users override one of a chart, is no obstacle, whatever the strategy: neither for
+// the API server nor for our own policies. All other variables keep their order and values.
+func TestDialects_VariablesThatAreDefinedTwice(t *testing.T) {
+	t.Parallel()
+	plain := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
+	env := []corev1.EnvVar{plain("A", "a"), plain("B", "$(A)"), plain("STAKATER_WEB_SECRET", "of Reloader"), plain("A", "b"), plain("C", "$(A)"), plain("B", "b")}
+	others := []corev1.EnvVar{env[0], env[1], env[3], env[4], env[5]}
+	for _, strategy := range []string{"annotation", "env-var"} {
+		for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+			t.Run(strategy+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				s, view := newShop(t), strings.ToLower(kind)+".web"
+				s.write(db, "key", "old")
+				createWorkload(t, s.namespace, kind, pairs(autoReload, "true", policy.StrategyAnnotation, strategy), optional(db), func(p *corev1.PodSpec) {
+					p.Containers[0].Env = env
+				})
+				s.view(view, applied)
+				awaitAge(t, s.namespace, "web")
+				before := getRollout(t, s.namespace, kind, "web").template.Annotations[record.ConfigHashAnnotation]
+				written := s.write(db, "key", "new")
+				s.view(view, applied, at(written))
+				now := getRollout(t, s.namespace, kind, "web").template
+				if hash := now.Annotations[record.ConfigHashAnnotation]; hash == before {
+					t.Errorf("hash = %q as before", hash)
+				}
+				got := now.Spec.Containers[0].Env
+				if strategy == "env-var" {
+					last := got[len(got)-1]
+					if got = got[:len(got)-1]; last.Name != "STAKATER_DB_SECRET" || last.Value == "" {
+						t.Errorf("last variable = %v", last)
+					}
+				}
+				if diff := cmp.Diff(others, got); diff != "" {
+					t.Errorf("variables (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }

@@ -67,25 +67,6 @@ func TestDialects_Pause(t *testing.T) {
 	}
 }
 
-// A pause ends although the server is restarted meanwhile.
-func TestDialects_PauseEndsAfterARestartOfTheServer(t *testing.T) {
-	t.Parallel()
-	s := newOwnShop(t)
-	r := s.serve(install.ReplicaOptions{})
-	s.write(db, "key", "old")
-	s.create(reading("web", pairs(autoReload, "true", pausePeriod, "20s"), nil, db))
-	s.view("deployment.web", applied)
-	s.write(db, "key", "new")
-	s.until("web", "is paused", paused)
-	r.Kill()
-	if err := paused(s.deployment("web")); err != nil {
-		t.Fatalf("the server was killed too late: %v", err)
-	}
-	restart(t, r)
-	s.until("web", "is resumed", resumed)
-	s.view("deployment.web", applied)
-}
-
 // A Deployment that a user has paused is not resumed, neither after a change nor by a server that starts. It is restarted
 // when the user resumes it.
 func TestDialects_PauseOfAUserIsTheUsers(t *testing.T) {

@@ -12,9 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -115,25 +113,6 @@ func TestCronJob_OneJobForEachChange(t *testing.T) {
 	s.expectRuns("off", 0)
 }
 
-func TestCronJob_Suspended(t *testing.T) {
-	t.Parallel()
-	s := newJobsShop(t)
-	s.cronJob("report", map[string]string{autoReload: "true"}, func(o *batchv1.CronJobSpec) { o.Suspend = new(true) })
-	s.view("cronjob.report", recorded, is(v1alpha1.StateInSync, "Suspended"))
-	written := s.write(config, "key", "2")
-	s.seen(written)
-	s.view("cronjob.report", recorded, is(v1alpha1.StateInSync, "Suspended"), at(written))
-	if _, err := kube.BatchV1().CronJobs(s.namespace).Patch(t.Context(), "report", types.MergePatchType, []byte(`{"spec":{"suspend":false}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.view("cronjob.report", is(v1alpha1.StateInSync, "NextRunReadsContent"))
-	s.expectRuns("report", 0)
-	written = s.write(config, "key", "3")
-	s.seen(written)
-	s.view("cronjob.report", applied, at(written), restartedFor(string(config)))
-	s.expectRuns("report", 1)
-}
-
 // A run of a CronJob that forbids two at once is waited for.
 func TestCronJob_WaitsForTheActiveRun(t *testing.T) {
 	t.Parallel()
@@ -210,38 +189,6 @@ func TestJob_IsReplaced(t *testing.T) {
 	if now, err = kube.BatchV1().Jobs(s.namespace).Get(t.Context(), "seed", metav1.GetOptions{}); err != nil || now.UID != seed.UID {
 		t.Errorf("Job seed has been replaced again (%v)", err)
 	}
-}
-
-// A quota that allows no other Job keeps the Job from being replaced, and does not cost it.
-func TestJob_QuotaIsExceeded(t *testing.T) {
-	t.Parallel()
-	s := newJobsShop(t)
-	seed := s.job("seed", map[string]string{autoReload: "true"})
-	s.view("job.seed", applied)
-	const counted = corev1.ResourceName("count/jobs.batch")
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "jobs"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("1")}}}
-	if _, err := kube.CoreV1().ResourceQuotas(s.namespace).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	await.Until(t, "the quota counts the Job", func(ctx context.Context) error {
-		o, err := kube.CoreV1().ResourceQuotas(s.namespace).Get(ctx, "jobs", metav1.GetOptions{})
-		if used := o.Status.Used[counted]; err != nil || used.Value() != 1 {
-			return errors.Join(err, errors.New("not yet"))
-		}
-		return nil
-	})
-	written := s.write(config, "key", "2")
-	s.seen(written)
-	s.told("Job", "seed", "ConfigRestartFailed")
-	s.view("job.seed", is(v1alpha1.StateRollingOut, "Replacing"))
-	if now, err := kube.BatchV1().Jobs(s.namespace).Get(t.Context(), "seed", metav1.GetOptions{}); err != nil || now.UID != seed.UID {
-		t.Fatalf("Job seed has been replaced (%v)", err)
-	}
-	if _, err := kube.CoreV1().ResourceQuotas(s.namespace).Patch(t.Context(), "jobs", types.MergePatchType, []byte(`{"spec":{"hard":{"count/jobs.batch":"2"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s.replaced(seed)
-	s.view("job.seed", applied, at(written), restartedFor(string(config)))
 }
 
 // A user who may only patch Jobs changes the copy, of which the API server allows more than of a Job that runs: the Job is not created

@@ -236,19 +236,6 @@ func TestFields_Refused(t *testing.T) {
 	}
 }
 
-// Pod templates can refer to Secrets themselves, and a kind has to allow it at all.
-func TestFields_OtherKinds(t *testing.T) {
-	t.Parallel()
-	p, rollouts := newKindShop(t), project("argo-rollout")
-	p.write("Secret/bucket", "key", marker)
-	p.allow("bucket", "*/*#*")
-	p.createObject(rollouts, "v1alpha1", lines("spec.template.spec.hostname = secret/bucket#key"), content{"template": readsSecret("bucket")})
-	shown := p.shown(rollouts, is(v1alpha1.StateBlocked, decide.ReasonInvalidAnnotation))
-	if !strings.Contains(shown.Status.Message, "fields of workloads of this kind cannot be set") {
-		t.Errorf("message = %s", shown.Status.Message)
-	}
-}
-
 // checkSecrecy checks that no value is where it must not be: in what the API says, in events, in the record, or in the log.
 func (p *kindShop) checkSecrecy() {
 	p.Helper()

@@ -175,49 +175,6 @@ func TestKinds_OnlyReported(t *testing.T) {
 	}
 }
 
-// A Rollout of Argo is restarted by its pod template, or by its own field, as its annotations say.
-func TestKinds_Rollout(t *testing.T) {
-	t.Parallel()
-	p, d := newKindShop(t), project("argo-rollout")
-	p.write("Secret/db", "password", "one")
-	template := readsSecret("db")
-	template["metadata"] = content{"labels": content{"app": "web"}}
-	p.createObject(d, "v1alpha1", auto, content{"replicas": 2, "selector": content{"matchLabels": content{"app": "web"}}, "template": template})
-	ready := content{"observedGeneration": observedText, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2, "phase": "Healthy"}
-	p.status(d, "v1alpha1", clone(ready))
-	shown := p.shown(d, recorded, is(v1alpha1.StateInSync, ""))
-	p.write("Secret/db", "password", "two")
-	shown = p.shown(d, newer(shown), recorded, is(v1alpha1.StateRollingOut, "NotObserved"))
-	updating := clone(ready)
-	updating["updatedReplicas"] = 1
-	p.status(d, "v1alpha1", updating)
-	p.shown(d, is(v1alpha1.StateRollingOut, "PodsUpdating"))
-	p.status(d, "v1alpha1", clone(ready))
-	p.shown(d, is(v1alpha1.StateInSync, ""))
-	hash, _, _ := unstructured.NestedString(p.get(d, "v1alpha1").Object, "spec", "template", "metadata", "annotations", record.ConfigHashAnnotation)
-	if hash != shown.Status.ConfigHash {
-		t.Errorf("hash on the template = %s", hash)
-	}
-
-	p.patch(d, "v1alpha1", "kubectl-annotate", content{"metadata": content{"annotations": content{"reloader.stakater.com/rollout-strategy": "restart"}}})
-	p.shown(d, func(o *v1alpha1.ConfigDependency) error {
-		if o.Spec.Reload.Strategy != v1alpha1.StrategyField {
-			return fmt.Errorf("strategy = %s", o.Spec.Reload.Strategy)
-		}
-		return nil
-	})
-	p.write("Secret/db", "password", "three")
-	p.shown(d, newer(shown), recorded)
-	after := p.get(d, "v1alpha1")
-	if at, _, _ := unstructured.NestedString(after.Object, "spec", "restartAt"); at == "" || after.GetGeneration() != 3 {
-		t.Errorf("restartAt = %q, generation %d", at, after.GetGeneration())
-	}
-	done, err := p.api().Reload(t.Context(), "rollout.web", &v1alpha1.Reload{}, metav1.CreateOptions{})
-	if err != nil || !done.Status.Triggered {
-		t.Errorf("%+v, %v", done, err)
-	}
-}
-
 func clone(c content) content {
 	return maps.Clone(c)
 }
