@@ -46,20 +46,6 @@ func viewGone(t *testing.T, namespace, name string) {
 	}
 }
 
-// viewNames returns the names of all ConfigDependencies of a namespace.
-func viewNames(t *testing.T, namespace string) []string {
-	t.Helper()
-	list, err := configdep.ConfigDependencies(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := []string{}
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names
-}
-
 // source returns the spec and status of one source of a ConfigDependency.
 func source(o *v1alpha1.ConfigDependency, kind v1alpha1.SourceKind, name string) (v1alpha1.Source, v1alpha1.SourceStatus, error) {
 	for i := range o.Spec.Sources {

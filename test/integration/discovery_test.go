@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -108,83 +107,4 @@ func TestDiscovery(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A fieldSchema is the part of an OpenAPI schema that the tests read.
-type fieldSchema struct {
-	Ref         string        `json:"$ref"`
-	AllOf       []fieldSchema `json:"allOf"`
-	Description string        `json:"description"`
-	Properties  map[string]*fieldSchema
-	Items       *fieldSchema
-	GVK         []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
-}
-
-// kubectl explain, client-side validation and server-side apply find types by group, version and kind in the
-// merged documents of the aggregator.
-func TestOpenAPI(t *testing.T) {
-	t.Parallel()
-	for path, schemas := range map[string]func(raw []byte) (map[string]*fieldSchema, error){
-		"/openapi/v2": func(raw []byte) (map[string]*fieldSchema, error) {
-			var document struct{ Definitions map[string]*fieldSchema }
-			err := json.Unmarshal(raw, &document)
-			return document.Definitions, err
-		},
-		"/openapi/v3/apis/configdep.io/v1alpha1": func(raw []byte) (map[string]*fieldSchema, error) {
-			var document struct {
-				Components struct{ Schemas map[string]*fieldSchema }
-			}
-			err := json.Unmarshal(raw, &document)
-			return document.Components.Schemas, err
-		},
-	} {
-		t.Run(path, func(t *testing.T) {
-			t.Parallel()
-			var all map[string]*fieldSchema
-			await.Until(t, "the document has the types", func(context.Context) error {
-				var err error
-				all, err = schemas(send(t, cluster.RESTConfig(), request{path: path, header: header("Accept", "application/json")}).body)
-				if err == nil && all["io.configdep.v1alpha1.ConfigDependency"] == nil {
-					err = fmt.Errorf("ConfigDependency is not among %d types", len(all))
-				}
-				return err
-			})
-			for _, kind := range []string{"ConfigDependency", "ConfigDependencyList", "Reload", "ConfigDependencyPods"} {
-				want := []metav1.GroupVersionKind{{Group: "configdep.io", Version: "v1alpha1", Kind: kind}}
-				if diff := cmp.Diff(want, all["io.configdep.v1alpha1."+kind].GVK); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", kind, diff)
-				}
-			}
-			if described := describe(t, all, "ConfigDependency") + describe(t, all, "Reload") + describe(t, all, "ConfigDependencyPods"); described < 90 {
-				t.Errorf("only %d fields were found", described)
-			}
-		})
-	}
-}
-
-// describe checks that every field of a type, and of the types of its fields, has a description, and returns the
-// number of fields.
-func describe(t *testing.T, all map[string]*fieldSchema, kind string) (fields int) {
-	t.Helper()
-	var walk func(path string, s *fieldSchema)
-	walk = func(path string, s *fieldSchema) {
-		for _, part := range s.AllOf {
-			walk(path, &part)
-		}
-		if s.Items != nil {
-			walk(path, s.Items)
-		}
-		if name, ok := strings.CutPrefix(s.Ref[strings.LastIndexByte(s.Ref, '/')+1:], "io.configdep."); ok {
-			walk(path, all["io.configdep."+name])
-		}
-		for name, field := range s.Properties {
-			fields++
-			if strings.TrimSpace(field.Description) == "" {
-				t.Errorf("%s.%s has no description", path, name)
-			}
-			walk(path+"."+name, field)
-		}
-	}
-	walk(kind, all["io.configdep.v1alpha1."+kind])
-	return fields
 }
