@@ -6,7 +6,6 @@ package integration
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,12 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/configdep/configdep/pkg/agent/status"
 	"github.com/configdep/configdep/test/await"
 )
 
@@ -88,62 +83,6 @@ func TestAgent_FilesFollow(t *testing.T) {
 	r.unready(`there is no key "tls.crt"`)
 	if log := r.text(); strings.Contains(log, "certificate\n") || strings.Contains(log, `"key"`) {
 		t.Errorf("the log has content of the Secret: %s", log)
-	}
-}
-
-// Content is unpacked, variables are substituted, the application is told that files have changed, and metrics which versions it has.
-func TestAgent_ContentIsMade(t *testing.T) {
-	t.Parallel()
-	p := newAgentShop(t, may("configmaps", "rules", "settings"))
-	pack := func(text string) []byte {
-		var out bytes.Buffer
-		w := gzip.NewWriter(&out)
-		_, err := io.WriteString(w, text)
-		p.must(errors.Join(err, w.Close()))
-		return out.Bytes()
-	}
-	told := make(chan string, 10)
-	application := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		text, _ := io.ReadAll(r.Body)
-		told <- string(text)
-	}))
-	t.Cleanup(application.Close)
-	const body = `{"reload": true}`
-	tells := func() {
-		t.Helper()
-		select {
-		case got := <-told:
-			if got != body {
-				t.Errorf("told %s, want %s", got, body)
-			}
-		case <-time.After(await.Limit):
-			t.Fatal("not told")
-		}
-	}
-	p.write("ConfigMap/settings", "app.conf", "1")
-	p.write("ConfigMap/rules")
-	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\n")}})
-	p.environment = append(os.Environ(), "SHARD=VALUE-OF-SHARD", "OTHER=VALUE-OF-OTHER")
-	r := p.agent("--configmap=settings", "--configmap=rules;dir=rules;gunzip;substitute=SHARD", "--reload-url="+application.URL, "--reload-body="+body)
-	r.ready("app.conf", "1", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
-	tells()
-	p.write("ConfigMap/settings", "app.conf", "2")
-	r.ready("app.conf", "2", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
-	tells()
-	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\nother: $(OTHER)\n")}})
-	r.ready("app.conf", "2", "rules/rules.yaml", "shard: VALUE-OF-SHARD\nother: $(OTHER)\n")
-	tells()
-	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": nil, "other.yaml": pack("$$(SHARD)")}})
-	r.ready("app.conf", "2", "rules/other.yaml", "$VALUE-OF-SHARD")
-	tells()
-	rules, err := kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "rules", metav1.GetOptions{})
-	p.must(err)
-	want := fmt.Sprintf("configdep_agent_source_info{kind=\"ConfigMap\",namespace=%q,name=\"rules\",resource_version=%q} 1\n", p.namespace, rules.ResourceVersion)
-	if _, text, err := r.probe(t.Context(), "/metrics"); err != nil || !strings.Contains(text, want) || strings.Contains(text, "VALUE") {
-		t.Errorf("metrics lack %s: %v\n%s", want, err, text)
-	}
-	if strings.Contains(r.text(), "VALUE") {
-		t.Error("the log has the value of a variable")
 	}
 }
 
@@ -286,42 +225,58 @@ func TestAgent_ExitCodes(t *testing.T) {
 	}
 }
 
-// The pod of an agent shows what it has applied, and why not, and so do Events.
-func TestAgent_Report(t *testing.T) {
+// Content is unpacked, variables are substituted, the application is told that files have changed, and metrics which versions it has.
+func TestAgent_ContentIsMade(t *testing.T) {
 	t.Parallel()
-	p := newAgentShop(t, may("configmaps", "settings"),
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"web-1"}, Verbs: []string{"patch"}},
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create"}})
-	pods := kube.CoreV1().Pods(p.namespace)
-	_, err := kube.CoreV1().ServiceAccounts(p.namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+	p := newAgentShop(t, may("configmaps", "rules", "settings"))
+	pack := func(text string) []byte {
+		var out bytes.Buffer
+		w := gzip.NewWriter(&out)
+		_, err := io.WriteString(w, text)
+		p.must(errors.Join(err, w.Close()))
+		return out.Bytes()
 	}
-	pod, err := pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}, metav1.CreateOptions{})
-	p.must(err)
-	p.environment = append(os.Environ(), "POD_NAME=web-1", "POD_UID="+string(pod.UID))
-	failing := p.agent("--configmap=settings", "--report=annotation,events", "--check-command=false")
-	reports := func(want string) {
+	told := make(chan string, 10)
+	application := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		told <- string(text)
+	}))
+	t.Cleanup(application.Close)
+	const body = `{"reload": true}`
+	tells := func() {
 		t.Helper()
-		await.Until(t, "the pod reports "+want, func(ctx context.Context) error {
-			pod, err := pods.Get(ctx, "web-1", metav1.GetOptions{})
-			if err != nil {
-				return err
+		select {
+		case got := <-told:
+			if got != body {
+				t.Errorf("told %s, want %s", got, body)
 			}
-			if got := pod.Annotations[status.Annotation]; got != want {
-				return fmt.Errorf("it reports %s", got)
-			}
-			return nil
-		})
+		case <-time.After(await.Limit):
+			t.Fatal("not told")
+		}
 	}
-	reports(fmt.Sprintf(`{"state":"Incomplete","message":"ConfigMap %s/settings does not exist"}`, p.namespace))
-	p.told("Pod", pod.Name, "ConfigSourceMissing") // the Event and the annotation come independently
-	p.write("ConfigMap/settings", "a", "1")
-	reports(`{"state":"Failed","message":"check: false: exit code 1"}`)
-	p.told("Pod", pod.Name, "ConfigNotApplied")
-	failing.stop()
-	p.agent("--configmap=settings", "--report")
-	made, err := kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "settings", metav1.GetOptions{})
+	p.write("ConfigMap/settings", "app.conf", "1")
+	p.write("ConfigMap/rules")
+	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\n")}})
+	p.environment = append(os.Environ(), "SHARD=VALUE-OF-SHARD", "OTHER=VALUE-OF-OTHER")
+	r := p.agent("--configmap=settings", "--configmap=rules;dir=rules;gunzip;substitute=SHARD", "--reload-url="+application.URL, "--reload-body="+body)
+	r.ready("app.conf", "1", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
+	tells()
+	p.write("ConfigMap/settings", "app.conf", "2")
+	r.ready("app.conf", "2", "rules/rules.yaml", "shard: VALUE-OF-SHARD\n")
+	tells()
+	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": pack("shard: $(SHARD)\nother: $(OTHER)\n")}})
+	r.ready("app.conf", "2", "rules/rules.yaml", "shard: VALUE-OF-SHARD\nother: $(OTHER)\n")
+	tells()
+	p.patchSource("ConfigMap/rules", map[string]any{"binaryData": map[string]any{"rules.yaml.gz": nil, "other.yaml": pack("$$(SHARD)")}})
+	r.ready("app.conf", "2", "rules/other.yaml", "$VALUE-OF-SHARD")
+	tells()
+	rules, err := kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "rules", metav1.GetOptions{})
 	p.must(err)
-	reports(fmt.Sprintf(`{"state":"Applied","sources":[{"kind":"ConfigMap","namespace":%q,"name":"settings","uid":%q,"resourceVersion":%q}]}`, p.namespace, made.UID, made.ResourceVersion))
+	want := fmt.Sprintf("configdep_agent_source_info{kind=\"ConfigMap\",namespace=%q,name=\"rules\",resource_version=%q} 1\n", p.namespace, rules.ResourceVersion)
+	if _, text, err := r.probe(t.Context(), "/metrics"); err != nil || !strings.Contains(text, want) || strings.Contains(text, "VALUE") {
+		t.Errorf("metrics lack %s: %v\n%s", want, err, text)
+	}
+	if strings.Contains(r.text(), "VALUE") {
+		t.Error("the log has the value of a variable")
+	}
 }

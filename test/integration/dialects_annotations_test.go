@@ -48,48 +48,21 @@ func TestDialects_Annotations(t *testing.T) {
 			workload: pairs(configMapReload, "other, extra"), reads: []ref{db},
 			restarts: map[ref]string{extra: configMapReload}, mode: v1alpha1.ReloadListed,
 		},
-		"Reloader: a regular expression, which matches whole names": {
-			workload: pairs(configMapReload, "app-.*|xtra"), reads: []ref{config, extra},
-			restarts: map[ref]string{config: configMapReload}, mode: v1alpha1.ReloadListed,
-		},
 		"Reloader: all that is read": {
 			workload: pairs(autoReload, "true"), reads: []ref{config, db},
 			restarts: map[ref]string{config: autoReload, db: autoReload}, mode: v1alpha1.ReloadAuto,
-		},
-		"Reloader: all Secrets that are read": {
-			workload: pairs("secret.reloader.stakater.com/auto", "true"), reads: []ref{config, db},
-			restarts: map[ref]string{db: "secret.reloader.stakater.com/auto"}, mode: v1alpha1.ReloadAuto,
-		},
-		"Reloader: all ConfigMaps that are read, and a named Secret": {
-			workload: pairs("configmap.reloader.stakater.com/auto", "true", secretReload, "db"), reads: []ref{config},
-			restarts: map[ref]string{config: "configmap.reloader.stakater.com/auto", db: secretReload}, mode: v1alpha1.ReloadAuto,
 		},
 		"Reloader: what is marked": {
 			workload: pairs("reloader.stakater.com/search", "true"), reads: []ref{config, extra},
 			marked: map[ref]string{config: "reloader.stakater.com/match"}, restarts: map[ref]string{config: "reloader.stakater.com/search"}, mode: v1alpha1.ReloadMatched,
 		},
-		"Reloader: what is excluded": {
-			workload: pairs(autoReload, "true", "configmaps.exclude.reloader.stakater.com/reload", "extra"), reads: []ref{config, extra},
-			restarts: map[ref]string{config: autoReload}, mode: v1alpha1.ReloadAuto,
-		},
 		"Reloader: what is ignored, although it is named": {
 			workload: pairs(configMapReload, "app-config,extra"), reads: []ref{config, extra},
 			marked: map[ref]string{extra: "reloader.stakater.com/ignore"}, restarts: map[ref]string{config: configMapReload}, mode: v1alpha1.ReloadListed,
 		},
-		"Reloader: on the template": {
-			template: pairs(autoReload, "true"), reads: []ref{config, db},
-			restarts: map[ref]string{config: autoReload, db: autoReload}, mode: v1alpha1.ReloadAuto,
-		},
 		"Reloader: named on the template, and on the workload for the other kind": {
 			workload: pairs(secretReload, "db"), template: pairs(configMapReload, "app-config"), reads: []ref{config, db, extra},
 			restarts: map[ref]string{config: configMapReload, db: secretReload}, mode: v1alpha1.ReloadListed,
-		},
-		"Reloader: auto is false": {
-			workload: pairs(autoReload, "false"), reads: []ref{config, db}, mode: v1alpha1.ReloadOff,
-		},
-		"Reloader: auto is false, and one is named": {
-			workload: pairs(autoReload, "false", secretReload, "db"), reads: []ref{config, db},
-			restarts: map[ref]string{db: secretReload}, mode: v1alpha1.ReloadListed,
 		},
 		"pod-reloader": {
 			workload: pairs("pod-reloader.cs.sap.com/configmaps", "extra", "pod-reloader.cs.sap.com/secrets", "db"), reads: []ref{config},
