@@ -134,8 +134,8 @@ const maxManifest = 64 << 20
 // manifests reads files and folders.
 func (p *plugin) manifests(files []string) (*manifests, error) {
 	namespace, _, err := p.config.ToRawKubeConfigLoader().Namespace()
-	if err != nil || namespace == "" {
-		namespace = metav1.NamespaceDefault // without a kubeconfig, too
+	if err != nil {
+		return nil, err
 	}
 	m := &manifests{at: map[string]position{}, inNamespace: namespace, log: p.ErrOut}
 	for _, name := range files {

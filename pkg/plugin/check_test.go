@@ -70,7 +70,11 @@ items:
 func run(t *testing.T, in string, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	args = append([]string{"--kubeconfig=" + filepath.Join(t.TempDir(), "none")}, args...)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"--kubeconfig=" + kubeconfig}, args...)
 	code = Run(t.Context(), args, genericiooptions.IOStreams{In: strings.NewReader(in), Out: &stdout, ErrOut: &stderr})
 	return code, stdout.String(), stderr.String()
 }
@@ -153,6 +157,7 @@ func TestCheck_Refuses(t *testing.T) {
 		"want text, json, sarif or junit": {"-f", "-", "-o", "yaml"},
 		"with -f":                         {},
 		"no such file":                    {"-f", "/nowhere"},
+		"stat /missing":                   {"-f", "-", "-n", "shop", "--kubeconfig=/missing"}, // it would say which namespace is meant
 	} {
 		if code, _, errOut := run(t, "", append([]string{"check"}, args...)...); code != exitError || !strings.Contains(errOut, want) {
 			t.Errorf("%v: code %d, %s", args, code, errOut)
