@@ -77,6 +77,7 @@ type waiter struct {
 	told      map[string]string                     // what was printed last of each
 	seen      map[string]*v1alpha1.ConfigDependency // what was shown last
 	hopeless  map[string]bool                       // as of then
+	late      error                                 // why nothing has been seen yet
 }
 
 // choose sets for what the waiter waits.
@@ -179,6 +180,8 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded) && w.seen == nil && w.late != nil:
+		return &exit{exitTimeout, fmt.Errorf("it is not known which workloads run with the current content after %v: %w", timeout, explain(w.late))}
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return &exit{exitTimeout, fmt.Errorf("not all workloads run with the current content after %v:\n%s", timeout, w.rest())}
 	default:
@@ -198,8 +201,9 @@ func (w *waiter) check(ctx context.Context) (done bool, err error) {
 	}
 	list, err := client.ConfigDependencies(w.namespace).List(ctx, o)
 	switch {
-	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err), (apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)) && w.seen != nil:
-		return false, nil // it has yet to read that version, or a replica is being replaced
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsResourceExpired(err), (apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)) && w.seen != nil:
+		w.late = err
+		return false, nil // it has yet to read that version, or cannot compare it yet with its own, or a replica is being replaced
 	case err != nil:
 		return false, explain(err)
 	}
