@@ -172,9 +172,10 @@ func (e *Evaluation) opens(d *Decision, at time.Time) (opens time.Time, by strin
 }
 
 // HoldsRequests says, in a clause, why a ReloadPolicy that also binds requests does not allow one to restart the workload now; empty: all allow it.
+// A policy for some sources binds the requests for workloads that read one of them.
 func (e *Evaluation) HoldsRequests(now time.Time) string {
 	for _, p := range limit.In(e.graph).Of(e.graph.NamespaceLabels(e.Workload.Namespace), e.Workload.Labels) {
-		if !p.Bound || p.Problem != "" {
+		if !p.Bound || p.Problem != "" || !slices.ContainsFunc(e.Sources, func(s Source) bool { return p.Concerns(s.Kind, s.Name) }) {
 			continue
 		}
 		if p.Suspend {

@@ -165,6 +165,7 @@ func TestHoldsRequests(t *testing.T) {
 	x := typical(t)
 	x.limited("p", v1alpha1.ReloadPolicySpec{Windows: []v1alpha1.Window{allow("0 12 * * *", "1h")}, Requests: v1alpha1.RequestsBound})
 	x.limited("invalid", v1alpha1.ReloadPolicySpec{Suspend: true, FailureLimit: new(int32(0)), Requests: v1alpha1.RequestsBound})
+	x.limited("others", v1alpha1.ReloadPolicySpec{Suspend: true, Sources: []v1alpha1.SourcePattern{{Kind: "Secret", Name: "another"}}, Requests: v1alpha1.RequestsBound})
 	if got := x.evaluate().HoldsRequests(x.now); got != "" {
 		t.Errorf("in its window: %q", got)
 	}
