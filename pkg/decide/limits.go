@@ -239,10 +239,13 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 	case wave.Budget:
 		d.State, d.Reason = Pending, ReasonBudget
 		allowed := fmt.Sprintf("%d workloads", h.Max)
+		if h.Max == 1 {
+			allowed = "1 workload"
+		}
 		if h.Limit != nil {
 			allowed = h.Limit.String()
 		}
-		d.Message = fmt.Sprintf("%sA restart is due when it is its turn: %s are restarted at a time%s.", what, allowed, policyOf)
+		d.Message = fmt.Sprintf("%sA restart is due when it is its turn: %s may be restarted at a time%s.", what, allowed, policyOf)
 	}
 }
 

@@ -227,19 +227,21 @@ func (b *Budget) Limit(all int, now time.Time) (limit int, until time.Time) {
 
 // String says how many may be restarted at a time.
 func (b *Budget) String() string {
-	n := strconv.Itoa(b.number)
-	if b.percent {
-		n += "%"
-	}
-	what := "workloads"
+	n, what := strconv.Itoa(b.number), "workload"
 	if b.Pods {
-		what = "pods"
+		what = "pod"
+	}
+	switch {
+	case b.percent:
+		n, what = n+"% of", what+"s"
+	case b.number != 1:
+		what += "s"
 	}
 	switch b.Scope {
 	case v1alpha1.ScopeNamespace:
 		what += " of a namespace"
 	case v1alpha1.ScopeSource:
-		what += " that read the same source"
+		what += " with the same source"
 	}
 	return n + " " + what
 }

@@ -84,8 +84,8 @@ func TestBudget(t *testing.T) {
 		until  string
 	}{
 		{v1alpha1.Budget{Workloads: new(intstr.FromInt32(2))}, "2 workloads", 2, "0001-01-01T00:00:00Z"},
-		{v1alpha1.Budget{Pods: new(intstr.FromString("10%")), Scope: v1alpha1.ScopeNamespace}, "10% pods of a namespace", 2, "0001-01-01T00:00:00Z"},
-		{v1alpha1.Budget{Workloads: new(intstr.FromInt32(0)), Scope: v1alpha1.ScopeSource, Schedule: "0 1 * * *", Duration: duration(time.Hour)}, "0 workloads that read the same source", 0, "2026-06-01T02:00:00Z"},
+		{v1alpha1.Budget{Pods: new(intstr.FromString("10%")), Scope: v1alpha1.ScopeNamespace}, "10% of pods of a namespace", 2, "0001-01-01T00:00:00Z"},
+		{v1alpha1.Budget{Workloads: new(intstr.FromInt32(0)), Scope: v1alpha1.ScopeSource, Schedule: "0 1 * * *", Duration: duration(time.Hour)}, "0 workloads with the same source", 0, "2026-06-01T02:00:00Z"},
 		{v1alpha1.Budget{Workloads: new(intstr.FromInt32(0)), Schedule: "0 1 * * *", Duration: duration(time.Hour), TimeZone: "Europe/Berlin"}, "0 workloads", -1, "2026-06-01T23:00:00Z"},
 	} {
 		p := of(v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{tt.budget}})

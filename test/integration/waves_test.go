@@ -128,7 +128,7 @@ func TestWave(t *testing.T) {
 				for _, want := range []string{
 					"deployment.a: Order: Secret/db has changed. A restart is due when workloads of a lower order that read Secret/db are up to date and ready, such as Deployment ",
 					"deployment.b: Order: Secret/db has changed. A restart is due when workloads of a lower order that read Secret/db are up to date and ready, such as Deployment f.",
-					"deployment.e: Budget: Secret/db has changed. A restart is due when it is its turn: 2 workloads are restarted at a time (--max-rollouts-in-progress).",
+					"deployment.e: Budget: Secret/db has changed. A restart is due when it is its turn: 2 workloads may be restarted at a time (--max-rollouts-in-progress).",
 				} {
 					if !slices.ContainsFunc(seen, func(s string) bool { return strings.HasPrefix(s, want) }) {
 						return errors.New("not " + want + " in\n" + strings.Join(seen, "\n"))

@@ -39,7 +39,7 @@ const turn = "A restart is due when it is its turn: "
 func (f *fleet) killLeaders() {
 	sign := newFleet(f.T, "sign", 1, 1)
 	f.limit("budgets: [{workloads: 20}]")
-	const message = turn + "20 workloads are restarted at a time (ReloadPolicy many)."
+	const message = turn + "20 workloads may be restarted at a time (ReloadPolicy many)."
 	w, signs := f.watch(), sign.watch()
 	f.write("second")
 	f.awaitWave(w, 0, 50)
@@ -72,13 +72,13 @@ func (f *fleet) deletePolicy() {
 	f.cordon(true)
 	f.awaitStuck(5)
 	_, most, done := w.seen()
-	f.awaitWaiting("Pending/Budget", many-done-5, 5, turn+"5 workloads are restarted at a time (ReloadPolicy many).")
+	f.awaitWaiting("Pending/Budget", many-done-5, 5, turn+"5 workloads may be restarted at a time (ReloadPolicy many).")
 	if most != 5 {
 		f.Errorf("%d were in progress at a time, want 5", most)
 	}
 	f.unlimit()
 	f.awaitStuck(100)
-	f.awaitWaiting("Pending/Budget", many-done-100, 100, turn+"100 workloads are restarted at a time (--max-rollouts-in-progress).")
+	f.awaitWaiting("Pending/Budget", many-done-100, 100, turn+"100 workloads may be restarted at a time (--max-rollouts-in-progress).")
 	f.cordon(false)
 	f.finish(w, many, 100)
 }
