@@ -90,3 +90,12 @@ func TestEncodingsAreBoundedByBytes(t *testing.T) {
 		})
 	}
 }
+
+// A watch whose client does not read keeps a batch of events, and not the array that they are in.
+func TestEvents_FromCopies(t *testing.T) {
+	kept := make([]*event[*configMap], 3)
+	l := events[*configMap]{kept: kept, end: 3}
+	if got := l.from(1, 5); len(got) != 2 || &got[0] == &kept[1] {
+		t.Errorf("%d events, in the array of all: %v", len(got), &got[0] == &kept[1])
+	}
+}
