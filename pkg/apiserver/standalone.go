@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/configdep/configdep/pkg/ingest"
 )
@@ -64,7 +65,12 @@ func (s *standalone) checkRights(ctx context.Context) error {
 			continue
 		}
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}
-		answer, err := s.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		var answer *authorizationv1.SelfSubjectAccessReview
+		// Every user may ask, so an error is one of the connection, or of a proxy in between.
+		err := retry.OnError(retry.DefaultBackoff, func(error) bool { return ctx.Err() == nil }, func() (err error) {
+			answer, err = s.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("asking what the user of --kubeconfig may read: %w", err)
 		}
