@@ -235,7 +235,11 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 			d.Message = what + "configdep is checking whether workloads of a lower order come first."
 			return
 		}
-		d.Message = fmt.Sprintf("%sA restart is due when workloads of a lower order that read %s are up to date and ready%s, such as %s.", what, h.Source, policyOf, e.nameOf(h.By))
+		ready := "are up to date and ready"
+		if h.Policy != nil && h.Policy.BakeTime > 0 {
+			ready = fmt.Sprintf("have been up to date and ready for %v", h.Policy.BakeTime)
+		}
+		d.Message = fmt.Sprintf("%sA restart is due when workloads of a lower order that read %s %s%s, such as %s.", what, h.Source, ready, policyOf, e.nameOf(h.By))
 	case wave.Budget:
 		d.State, d.Reason = Pending, ReasonBudget
 		allowed := fmt.Sprintf("%d workloads", h.Max)
@@ -245,7 +249,11 @@ func (e *Evaluation) await(d *Decision, now time.Time) {
 		if h.Limit != nil {
 			allowed = h.Limit.String()
 		}
-		d.Message = fmt.Sprintf("%sA restart is due when it is its turn: %s may be restarted at a time%s.", what, allowed, policyOf)
+		when := "A restart is due when it is its turn: "
+		if h.Limit != nil && h.Limit.None() {
+			when = "No restart may begin: "
+		}
+		d.Message = what + when + allowed + " may be restarted at a time" + policyOf + "."
 	}
 }
 
@@ -265,11 +273,12 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 		return m
 	}
 	last := record.LastReloadOf(w)
-	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash                                            // the rollout is one of configdep
-	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && d.Stale // the new content lacks what it needs
+	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash // the rollout is one of configdep
+	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && (w.Replicas > 0 || e.reruns()) &&
+		slices.ContainsFunc(e.Sources, e.lost)
 	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
 	m.InProgress = d.State != Failed && (record.UnderWay(w) != nil || of && (w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Reason == dependency.ReasonNotObserved))
-	m.Unfinished = m.Due || m.InProgress || len(d.due) > 0 && (d.State == Settling || d.State == Pending) || lacks
+	m.Unfinished = m.Due || m.InProgress || len(d.due) > 0 && (d.State == Settling || d.State == Pending || d.Reason == ReasonDenied) || lacks
 	fails := last != nil && !lacks && e.Comparable() &&
 		(j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed)
 	m.Unfinished = m.Unfinished || fails
@@ -285,13 +294,17 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 		return m
 	}
 	e.addSources(m, d, last, fails)
-	for i := range e.Sources {
-		s := &e.Sources[i]
-		if of := (wave.Source{Kind: s.Kind, Name: s.Name}); lacks && s.Missing && !s.Awaited && !slices.Contains(m.For, of) {
+	for _, s := range e.Sources {
+		if of := (wave.Source{Kind: s.Kind, Name: s.Name}); lacks && e.lost(s) && !slices.Contains(m.For, of) {
 			m.For = append(m.For, of)
 		}
 	}
 	return m
+}
+
+// lost reports whether the new content of a source lacks what the workload needs, and had before.
+func (e *Evaluation) lost(s Source) bool {
+	return s.Missing && !s.Awaited && e.remembers(s.Reference)
 }
 
 // addSources adds the sources for which the workload is to be restarted, or was, and those that it reads.

@@ -248,6 +248,8 @@ func TestDecide_Member(t *testing.T) {
 		}
 	}
 	want("nothing is due", false, false, false, false, false, 0)
+	x.set(secret("db", "other", "1"))
+	want("the new content lacks a key", false, false, true, false, false, 1)
 	x.set(secret("db", "password", "2"))
 	want("it settles", false, false, true, false, false, 1)
 	x.tick(5 * time.Second)
@@ -260,11 +262,26 @@ func TestDecide_Member(t *testing.T) {
 	if d := x.decide(); !strings.Contains(d.Message, "such as a workload in another namespace.") || strings.Contains(d.Message, "web") {
 		t.Errorf("%q", d.Message)
 	}
+	p.hold.Policy = limit.In(x.graph()).All()[0]
+	if d := x.decide(); !strings.Contains(d.Message, "that read Secret/db have been up to date and ready for 10m0s (ReloadPolicy p), such as") {
+		t.Errorf("%q", d.Message)
+	}
+	p.hold.Why, p.hold.Limit = wave.Budget, &limit.Budget{}
+	if d := x.want("nothing may begin", outcome{decide.Pending, decide.ReasonBudget, decide.None, "Secret/db"}); !strings.HasSuffix(d.Message, "No restart may begin: 0 workloads may be restarted at a time (ReloadPolicy p).") {
+		t.Errorf("%q", d.Message)
+	}
 	p.hold.Why = wave.Halted
 	if d := x.want("others fail", outcome{decide.Blocked, decide.ReasonHalted, decide.None, "Secret/db"}); !d.Timed || d.RecheckAt.IsZero() {
 		t.Errorf("other replicas show the same from this version on: %+v", d)
 	}
 	p.hold = nil
+	for _, decision := range []string{record.Denied, record.Approved} { // denied content lets no one else pass
+		x.annotate(policy.ApprovalAnnotation, "required")
+		a := record.NewApproval(decision, x.evaluate().Hash, "ada", "", metav1.NewMicroTime(x.now))
+		x.annotate(record.ApprovedAnnotation, a.Text())
+		want(decision, decision == record.Approved, false, true, false, false, 1)
+	}
+	x.annotate(policy.ApprovalAnnotation, "")
 	x.act()
 	x.tick(time.Second)
 	want("it is being restarted", false, true, true, false, false, 1)
@@ -325,6 +342,21 @@ func TestDecide_Member(t *testing.T) {
 	want("it crashes", false, false, true, true, false, 1)
 	x.set(secret("db", "password", "3"))
 	want("it will read the new content when it is started again", false, false, true, false, false, 0)
+}
+
+// A workload that lacks a source since it was created lets no other workload wait.
+func TestDecide_MemberWithoutASource(t *testing.T) {
+	p := &planned{}
+	x := typical(t)
+	x.waves = p
+	x.annotate(policy.OrderAnnotation, "-7")
+	x.remove("Secret", "db")
+	x.act()
+	x.set(configMap("settings", "color", "red"))
+	x.want("it cannot start", outcome{decide.Blocked, decide.ReasonSourceMissing, decide.None, ""})
+	if p.told.Unfinished || len(p.told.For) > 0 {
+		t.Errorf("%+v", p.told)
+	}
 }
 
 // What is being restarted counts as such until the rollout is complete, also once it is due again, or fails with content that has changed since.

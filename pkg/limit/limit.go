@@ -225,6 +225,9 @@ func (b *Budget) Limit(all int, now time.Time) (limit int, until time.Time) {
 	return (all*b.number + 99) / 100, until
 }
 
+// None reports whether nothing may be restarted while the budget applies.
+func (b *Budget) None() bool { return b.number == 0 }
+
 // String says how many may be restarted at a time.
 func (b *Budget) String() string {
 	n, what := strconv.Itoa(b.number), "workload"

@@ -138,8 +138,8 @@ func (f *future) step(key dependency.WorkloadKey) {
 	e := f.evaluator.Evaluate(f.evaluator.Graph.Workload(key))
 	d := e.Decide(f.clock)
 	m := f.noted
-	awaits := d.Awaits()
-	if r == nil && (m.InProgress || len(m.Fails) > 0 || awaits) {
+	awaits := d.Awaits() || d.State == decide.Blocked && d.Stale
+	if r == nil && (m.InProgress || m.Unfinished || len(m.Fails) > 0 || awaits) {
 		r = &restart{Restart: Restart{Workload: key}}
 		f.restarts[key] = r
 	}
@@ -163,11 +163,13 @@ func (f *future) step(key dependency.WorkloadKey) {
 		}
 		f.look(key, r.Ends)
 		return
-	case awaits:
+	case r != nil:
 		if m.Due && r.due.IsZero() {
 			r.due = f.clock
 		}
-		if r.later = (Shown{d.State, d.Reason, d.Message}); r.due.IsZero() || !f.clock.After(r.due.Add(wave.Gathering)) {
+		r.later = Shown{d.State, d.Reason, d.Message}
+		waits := d.Action != decide.RollOut || r.Shown == Shown{} // what made it wait stays shown
+		if waits && (r.due.IsZero() || !f.clock.After(r.due.Add(wave.Gathering))) {
 			r.Shown = r.later
 		}
 	}

@@ -410,6 +410,68 @@ func TestOf_Held(t *testing.T) {
 	})
 }
 
+// What lacks something that the new content needs is part of the plan, because others may wait for it, and so is what a mistake blocks.
+func TestOf_Blocked(t *testing.T) {
+	c := newCluster(t, -1)
+	content := func(pairs ...string) {
+		s := ingesttest.Secret("db", pairs...)
+		s.Namespace = "a"
+		c.Set(s)
+	}
+	content("password", "0", "user", "ada")
+	for name, annotation := range map[string]string{"canary": policy.OrderAnnotation, "invalid": policy.SettleAnnotation, "web": policy.OrderAnnotation} {
+		c.app("a", name, time.Minute, map[string]string{annotation: "0"})
+	}
+	canary := c.apps[dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "a", Name: "canary"}]
+	user := canary.Spec.Template.Spec.Containers[0].Env[0].DeepCopy()
+	user.Name, user.ValueFrom.SecretKeyRef.Key = "U", "user"
+	canary.Spec.Template.Spec.Containers[0].Env = append(canary.Spec.Template.Spec.Containers[0].Env, *user)
+	c.begin(canary)
+	c.end(canary)
+	c.pass(time.Minute)
+	annotate := func(name, annotation, value string) {
+		a := c.apps[dependency.WorkloadKey{Kind: kind.Deployment, Namespace: "a", Name: name}]
+		a.Deployment = c.Stored(a.Deployment).(*appsv1.Deployment).DeepCopy()
+		a.Annotations[annotation] = value
+		c.Set(a.DeepCopy())
+	}
+	annotate("canary", policy.OrderAnnotation, "-1")
+	annotate("invalid", policy.SettleAnnotation, "soon")
+	content("password", "1")
+	c.pass(10 * time.Second)
+	if diff := cmp.Diff([]string{"a/canary Blocked KeyMissing", "a/invalid Blocked InvalidAnnotation", "a/web Pending Order"}, c.plan(nil)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A restart that a window or a budget will delay says so, although it is due when it begins.
+func TestOf_SaysWhatDelays(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec v1alpha1.ReloadPolicySpec
+		want []string
+	}{
+		"a window": {v1alpha1.ReloadPolicySpec{Windows: []v1alpha1.Window{{Kind: "Deny", Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: time.Hour}}}}, []string{"Window", "Window"}},
+		"a budget": {v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{{Workloads: new(intstr.FromInt32(1))}}}, []string{"SourceChanged", "Budget"}},
+	} {
+		c := newCluster(t, -1)
+		c.limits = c.limits.With(limit.New(&v1alpha1.ReloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tt.spec}))
+		c.secret("a", "0")
+		c.app("a", "one", time.Minute, nil)
+		c.app("a", "two", time.Minute, nil)
+		c.pass(time.Minute)
+		c.read(func(now decide.Evaluator) {
+			now.Assumed = &decide.Change{Source: dependency.SourceKey{Kind: dependency.Secret, Namespace: "a", Name: "db"}, At: c.clock.Now()}
+			var got []string
+			for _, r := range plan.Of(t.Context(), now, c.max, c.clock.Now()).Restarts {
+				got = append(got, r.Reason)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		})
+	}
+}
+
 func times(lines []string) (out []string) {
 	namespaces := map[string]int{}
 	for _, line := range lines {

@@ -94,9 +94,6 @@ func (r *reloading) run(ctx context.Context, args []string) error {
 	return err
 }
 
-// selects reports whether workloads are selected, and not named.
-func (r *reloading) selects() bool { return r.uses != "" || r.selector != "" }
-
 // isStaleBy reports whether pods of a workload are known to run with old content of a source; nil: of any.
 func isStaleBy(o *v1alpha1.ConfigDependency, source *sourceName) bool {
 	if source == nil {
@@ -106,33 +103,41 @@ func isStaleBy(o *v1alpha1.ConfigDependency, source *sourceName) bool {
 	return status != nil && status.StalePods > 0
 }
 
-// targets returns what is to be restarted.
-func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1.ConfigDependency, err error) {
+// choose returns the workloads that are named, or else those that labels or a source select, and that source. All: without any of these, all are selected.
+func (p *plugin) choose(ctx context.Context, args []string, uses string, all bool) (out []*v1alpha1.ConfigDependency, source *sourceName, err error) {
+	selects := uses != "" || p.selector != ""
 	switch {
-	case len(args) > 0 && (r.selects() || r.all):
-		return nil, errors.New("name workloads, or select them, but not both")
-	case len(args) == 0 && !r.selects() && !r.stale:
-		return nil, errors.New("say which workloads: by name, with -l, with --uses, or with --stale")
+	case len(args) > 0 && (selects || p.all):
+		return nil, nil, errors.New("name workloads, or select them, but not both")
+	case len(args) == 0 && !selects && !all:
+		return nil, nil, errors.New("say which workloads: by name, with -l, or with --uses")
 	}
 	for _, each := range args {
-		o, err := r.get(ctx, each)
+		o, err := p.get(ctx, each)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out = append(out, o)
 	}
-	var source *sourceName
-	if len(args) == 0 {
-		if r.uses != "" {
-			s, err := parseSource(r.uses)
-			if err != nil {
-				return nil, err
-			}
-			source = &s
+	if len(args) > 0 {
+		return out, nil, nil
+	}
+	if uses != "" {
+		s, err := parseSource(uses)
+		if err != nil {
+			return nil, nil, err
 		}
-		if out, err = r.list(ctx, source); err != nil {
-			return nil, err
-		}
+		source = &s
+	}
+	out, err = p.list(ctx, source)
+	return out, source, err
+}
+
+// targets returns what is to be restarted.
+func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1.ConfigDependency, err error) {
+	out, source, err := r.choose(ctx, args, r.uses, r.stale)
+	if err != nil {
+		return nil, err
 	}
 	if r.stale {
 		some, unknown := out[:0], 0

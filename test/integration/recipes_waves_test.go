@@ -128,6 +128,7 @@ func recipeApproved(r *recipe) {
 	r.view("deployment.web", is(v1alpha1.StatePending, "Approval"))
 	r.prints(r.run(pluginDone), "Approval")
 	r.view("deployment.web", applied, restartedFor(string(db)))
+	r.run(pluginDone) // none waits any more
 }
 
 func recipeBudget(r *recipe) {

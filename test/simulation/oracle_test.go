@@ -317,7 +317,7 @@ func (o *oracle) adopts(r *request, d *workload, rules rules, text, hash string)
 	_ = json.Unmarshal([]byte(last.sources), &written)
 	may := r.ghost || !known || last.rules != rules || keyID(last.hash) != keyID(hash) || last.sources != d.annotations[appliedAnnotation] || last.hash != d.annotations[hashAnnotation]
 	for source := range sourceNames {
-		id := kindNames[sourceStream(source)] + "/" + sourceNames[source]
+		id := sourceID(source)
 		content, seconds, adopts := strings.Cut(now.Sources[id], "@")
 		if at, err := strconv.ParseInt(seconds, 10, 64); err == nil && now.At.Unix()-at > 1 { // it was adopted earlier, as an older record says
 			continue

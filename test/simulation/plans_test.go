@@ -47,6 +47,7 @@ const (
 	rolls = "a restart is in progress"
 	due   = "a restart is due"
 	fails = "pods fail with the current content"
+	loses = "the content lacks what pods need, and had"
 )
 
 // restartOf returns the patch of a restart; nil: the request is another one.
@@ -86,7 +87,7 @@ func (o *oracle) knows(s *server) {
 	before := s.known.since
 	s.known.since = map[fact]time.Time{}
 	for slot, m := range s.view.workloads {
-		for what, is := range map[string]bool{rolls: s.rolls(m), due: s.due(m), fails: s.fails(m), s.ready(m).String(): true} {
+		for what, is := range map[string]bool{rolls: s.rolls(m), due: s.due(m), fails: s.fails(m), loses: s.loses(m), s.ready(m).String(): true} {
 			if at, was := before[fact{slot, what}]; was && is && !s.asleep {
 				s.known.since[fact{slot, what}] = at
 			} else if is {
@@ -126,7 +127,7 @@ func (s *server) rolls(m *manifest) bool {
 // due reports whether a restart is certainly due, or will be when content has settled, so that workloads of a higher order wait.
 func (s *server) due(m *manifest) (is bool) {
 	rules := s.rules(m)
-	if !rules.managed() || rules.hold || m.annotations[appliedAnnotation] == "" || m.paused || m.deleting || m.wanted() == 0 || s.world.keys > 0 || s.lags(replicaSets) || s.lacks(m) || s.approvalOf(m).Decision == "Denied" || !s.opens(m) {
+	if !rules.managed() || rules.hold || m.annotations[appliedAnnotation] == "" || m.paused || m.deleting || m.wanted() == 0 || s.world.keys > 0 || s.lags(replicaSets) || s.lacks(m) || !s.opens(m) {
 		return false
 	}
 	for _, p := range s.view.policies {
@@ -155,6 +156,18 @@ func (s *server) opens(m *manifest) bool {
 // lacks reports whether pods could not start, by what a server has read.
 func (s *server) lacks(m *manifest) bool {
 	return slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool { return !u.starts(s.view.sources[u.source].present, s.view.sources[u.source].content) })
+}
+
+// loses reports whether what has changed of the content certainly keeps pods from starting.
+func (s *server) loses(m *manifest) bool {
+	var was record
+	_ = json.Unmarshal([]byte(m.annotations[appliedAnnotation]), &was) // empty, or not ours
+	rules := s.rules(m)
+	return rules.managed() && !m.paused && !m.deleting && m.wanted() > 0 && slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool {
+		v := &s.view.sources[u.source]
+		content, _, _ := strings.Cut(was.Sources[sourceID(u.source)], "@")
+		return content != "" && !u.starts(v.present, v.content) && rules.scope(m.template.variant, u.source, v.mark).triggers
+	})
 }
 
 // current returns the pods of the current template.
@@ -257,11 +270,13 @@ func (s *server) triggers(m *manifest) (ids []string) {
 	rules := s.rules(m)
 	for source := range sourceCount {
 		if scope := rules.scope(m.template.variant, source, s.view.sources[source].mark); scope.triggers {
-			ids = append(ids, kindNames[sourceStream(source)]+"/"+sourceNames[source])
+			ids = append(ids, sourceID(source))
 		}
 	}
 	return ids
 }
+
+func sourceID(source int) string { return kindNames[sourceStream(source)] + "/" + sourceNames[source] }
 
 // used returns how many other workloads, and how many of their pods, certainly count for a budget of a policy, or of none. May: those that may count.
 func (s *server) used(p *v1alpha1.ReloadPolicy, x *manifest, source string, may bool) (workloads, pods int) {
@@ -340,7 +355,7 @@ func (s *server) first(x *manifest, sources []string, may bool) *manifest {
 		if its.order >= rules.order || its.mode == "off" || its.invalid && !may || !slices.ContainsFunc(sources, func(id string) bool { return slices.Contains(ids, id) }) {
 			continue
 		}
-		if s.flight(m) != "" || s.knew(m, rolls) || s.knew(m, due) || s.knew(m, fails) || may && s.mayComeFirst(m) {
+		if s.flight(m) != "" || s.knew(m, rolls) || s.knew(m, due) || s.knew(m, fails) || s.knew(m, loses) || may && s.mayComeFirst(m) {
 			return m
 		}
 		for _, p := range s.view.policies {
@@ -397,13 +412,18 @@ func (o *oracle) checkWave(r *request) {
 	m, name, now := s.view.workloads[r.slot], workloadName(r.slot), s.time()
 	last := lastOf(ptr.Deref(body.Metadata.Annotations[lastReloadAnnotation], ""))
 	sources, rules, limited, approve := last.of(), s.rules(m), s.world.waves.Max >= 0, false
+	if r.reload != nil { // a policy binds the requests for what reads one of its sources
+		for _, u := range usesOf(m.template.variant) {
+			sources = append(sources, sourceID(u.source))
+		}
+	}
 	for _, p := range s.view.policies {
 		if p == nil || r.reload != nil && (invalid(p) || p.Spec.Requests != v1alpha1.RequestsBound) {
 			continue
 		}
 		limited = true
 		switch {
-		case !selects(p, m) || r.reload == nil && !invalid(p) && !concerns(p, sources...):
+		case !selects(p, m) || !invalid(p) && !concerns(p, sources...):
 			continue
 		case invalid(p):
 			o.fail("%s is restarted, although the policy %s is invalid", name, p.Name)
