@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/configdep/configdep/pkg/apis/configdep/v1alpha1"
+	"github.com/configdep/configdep/pkg/decide"
 )
 
 func newStale(p *plugin) *cobra.Command {
@@ -105,10 +106,14 @@ func staleSources(o *v1alpha1.ConfigDependency) string {
 func next(o *v1alpha1.ConfigDependency) string {
 	switch s := &o.Status; s.State {
 	case v1alpha1.StateSettling, v1alpha1.StatePending:
-		if s.RestartTime == nil {
-			return "a restart"
+		text := "a restart"
+		if s.RestartTime != nil {
+			text += " " + until(s.RestartTime)
 		}
-		return "a restart " + until(s.RestartTime)
+		if s.Reason != decide.ReasonSourceChanged { // it waits for something else
+			text += " (" + s.Reason + ")"
+		}
+		return text
 	case v1alpha1.StateRollingOut:
 		return "a rollout is in progress"
 	case v1alpha1.StateBlocked, v1alpha1.StateFailed:

@@ -46,7 +46,10 @@ func oneOf[T ~string](value string, allowed ...T) (T, error) {
 	for i, a := range allowed {
 		names[i] = string(a)
 	}
-	text := "must be one of " + strings.Join(names, ", ")
+	text := "must be " + strings.Join(names, ", ")
+	if len(names) > 1 {
+		text = "must be one of " + strings.Join(names, ", ")
+	}
 	if near := nearest(value, allowed); near != "" {
 		text += " (did you mean " + string(near) + "?)"
 	}
@@ -81,7 +84,7 @@ const maxOrder = 1000
 func parseOrder(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < -maxOrder || n > maxOrder {
-		return 0, fmt.Errorf("must be a number between %d and %d", -maxOrder, maxOrder)
+		return 0, fmt.Errorf("must be a whole number between %d and %d", -maxOrder, maxOrder)
 	}
 	return n, nil
 }
@@ -89,7 +92,7 @@ func parseOrder(value string) (int, error) {
 func parsePositive(value string) (time.Duration, error) {
 	d, err := parseDuration(value)
 	if err != nil || d == 0 {
-		return 0, errors.New(`must be a duration such as "30s" or "5m"`)
+		return 0, errors.New(`must be a duration greater than 0, such as "30s" or "5m"`)
 	}
 	return d, nil
 }

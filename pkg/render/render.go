@@ -178,6 +178,10 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadSettings {
 		if p.ReleaseSettle > 0 {
 			out.ReleaseSettle = &metav1.Duration{Duration: p.ReleaseSettle}
 		}
+		out.Order = int32(p.Order) //nolint:gosec // at most 1000
+		if p.HealthyWithin > 0 {
+			out.HealthyWithin = &metav1.Duration{Duration: p.HealthyWithin}
+		}
 		if p.Pause.Period > 0 {
 			out.PausePeriod = &metav1.Duration{Duration: p.Pause.Period}
 		}

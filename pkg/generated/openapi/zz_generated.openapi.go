@@ -640,7 +640,7 @@ func schema_pkg_apis_configdep_v1alpha1_ConfigDependencyStatus(ref common.Refere
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "policies are the names of the ReloadPolicies of the cluster that limit automatic restarts of the workload.",
+							Description: "policies are the names of the ReloadPolicies of the cluster that select the workload.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1584,6 +1584,19 @@ func schema_pkg_apis_configdep_v1alpha1_ReloadSettings(ref common.ReferenceCallb
 					"minInterval": {
 						SchemaProps: spec.SchemaProps{
 							Description: "minInterval is the minimum time between two automatic restarts of the workload. It doubles while they follow each other closely.",
+							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"order": {
+						SchemaProps: spec.SchemaProps{
+							Description: "order is the place of the workload among those that one change restarts: lower ones come first.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"healthyWithin": {
+						SchemaProps: spec.SchemaProps{
+							Description: "healthyWithin is how long a new pod may take to become ready before it counts as failed.",
 							Ref:         ref(v1.Duration{}.OpenAPIModelName()),
 						},
 					},

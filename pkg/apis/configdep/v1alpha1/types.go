@@ -163,6 +163,12 @@ type ReloadSettings struct {
 	// doubles while they follow each other closely.
 	// +optional
 	MinInterval *metav1.Duration `json:"minInterval,omitempty"`
+	// order is the place of the workload among those that one change restarts: lower ones come first.
+	// +optional
+	Order int32 `json:"order,omitempty"`
+	// healthyWithin is how long a new pod may take to become ready before it counts as failed.
+	// +optional
+	HealthyWithin *metav1.Duration `json:"healthyWithin,omitempty"`
 	// pausePeriod is how long a Deployment stays paused when it is restarted, from the annotation
 	// deployment.reloader.stakater.com/pause-period.
 	// +optional
@@ -383,7 +389,7 @@ type ConfigDependencyStatus struct {
 	// minimum interval or a window.
 	// +optional
 	RestartTime *metav1.Time `json:"restartTime,omitempty"`
-	// policies are the names of the ReloadPolicies of the cluster that limit automatic restarts of the workload.
+	// policies are the names of the ReloadPolicies of the cluster that select the workload.
 	// +optional
 	// +listType=set
 	Policies []string `json:"policies,omitempty"`

@@ -591,6 +591,11 @@ func (in *ReloadSettings) DeepCopyInto(out *ReloadSettings) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.HealthyWithin != nil {
+		in, out := &in.HealthyWithin, &out.HealthyWithin
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.PausePeriod != nil {
 		in, out := &in.PausePeriod, &out.PausePeriod
 		*out = new(v1.Duration)
