@@ -256,7 +256,8 @@ func TestReloadPolicy_Limits(t *testing.T) {
 	}
 	_, err := s.api().Reload(t.Context(), "deployment.b", &v1alpha1.Reload{}, metav1.CreateOptions{})
 	s.must(err)
-	s.view("deployment.b", restartedFor("Request"))
+	s.view("deployment.b", applied, restartedFor("Request"))
+	awaitAge(t, s.namespace, "b") // so that its pods are known to be older than the next change
 	s.view("deployment.c", is(v1alpha1.StateBlocked, "HaltedAfterFailure"))
 	s.write(db, "password", "z")
 	s.view("deployment.c", is(v1alpha1.StatePending, "Order"))

@@ -70,6 +70,7 @@ type ReloadPolicySpec struct {
 	// absent, failures stop nothing.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 	// approval says whether a user must approve new content before workloads are restarted for it.
 	// +optional
