@@ -9,10 +9,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	authenticatorunion "k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -66,8 +69,12 @@ func (s *standalone) checkRights(ctx context.Context) error {
 		}
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}
 		var answer *authorizationv1.SelfSubjectAccessReview
-		// Every user may ask, so an error is one of the connection, or of a proxy in between.
-		err := retry.OnError(retry.DefaultBackoff, func(error) bool { return ctx.Err() == nil }, func() (err error) {
+		// Every user may ask, so an error is mostly one of the connection, or of a proxy in between.
+		often := wait.Backoff{Duration: 100 * time.Millisecond, Factor: 3, Steps: 5}
+		again := func(err error) bool {
+			return ctx.Err() == nil && !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err)
+		}
+		err := retry.OnError(often, again, func() (err error) {
 			answer, err = s.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			return err
 		})

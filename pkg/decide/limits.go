@@ -274,11 +274,10 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 	}
 	last := record.LastReloadOf(w)
 	of := e.Record.For != "" && e.Record.For == w.Marks.TemplateHash // the rollout is one of configdep
-	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && (w.Replicas > 0 || e.reruns()) &&
-		slices.ContainsFunc(e.Sources, e.lost)
+	lacks := d.State == Blocked && (d.Reason == ReasonSourceMissing || d.Reason == ReasonKeyMissing) && (w.Replicas > 0 || e.reruns()) && e.loses()
 	m.Due = d.Action == RollOut && len(d.due) > 0 && !d.FieldsOnly()
 	m.InProgress = d.State != Failed && (record.UnderWay(w) != nil || of && (w.Rollout.Phase == dependency.RolloutRunning || w.Rollout.Reason == dependency.ReasonNotObserved))
-	m.Unfinished = m.Due || m.InProgress || len(d.due) > 0 && (d.State == Settling || d.State == Pending || d.Reason == ReasonDenied) || lacks
+	m.Unfinished = m.Due || m.InProgress || d.Awaits() && (d.State == Settling || d.State == Pending || d.Reason == ReasonDenied) || lacks
 	fails := last != nil && !lacks && e.Comparable() &&
 		(j.failing.pod != "" || w.Rollout.Phase == dependency.RolloutFailed || d.Reason == ReasonPodsNotReady || d.Reason == ReasonRestartFailed)
 	m.Unfinished = m.Unfinished || fails
@@ -294,17 +293,22 @@ func (e *Evaluation) member(d *Decision, now time.Time) *wave.Member {
 		return m
 	}
 	e.addSources(m, d, last, fails)
-	for _, s := range e.Sources {
-		if of := (wave.Source{Kind: s.Kind, Name: s.Name}); lacks && e.lost(s) && !slices.Contains(m.For, of) {
-			m.For = append(m.For, of)
-		}
-	}
 	return m
 }
 
-// lost reports whether the new content of a source lacks what the workload needs, and had before.
-func (e *Evaluation) lost(s Source) bool {
-	return s.Missing && !s.Awaited && e.remembers(s.Reference)
+// loses reports whether new content no longer has what the workload needs: with the content that is recorded for the same keys, pods have run.
+func (e *Evaluation) loses() bool {
+	for i := range e.Sources {
+		s := &e.Sources[i]
+		if s.tracked == nil || !s.Missing || s.Awaited {
+			continue
+		}
+		entry, known := e.Record.Sources[s.tracked.id]
+		if now := s.tracked.Content(); known && entry.Content != now && scopeIn(entry.Content) == scopeIn(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // addSources adds the sources for which the workload is to be restarted, or was, and those that it reads.

@@ -249,7 +249,7 @@ func TestDecide_Member(t *testing.T) {
 	}
 	want("nothing is due", false, false, false, false, false, 0)
 	x.set(secret("db", "other", "1"))
-	want("the new content lacks a key", false, false, true, false, false, 1)
+	want("the new content lacks a key", false, false, true, false, false, 0)
 	x.set(secret("db", "password", "2"))
 	want("it settles", false, false, true, false, false, 1)
 	x.tick(5 * time.Second)
@@ -334,7 +334,7 @@ func TestDecide_Member(t *testing.T) {
 	x.set(secret("db", "password", "3"))
 	want("the content has changed", false, false, true, false, false, 1)
 	x.remove("Secret", "db")
-	want("the new content is missing", false, false, true, false, false, 1)
+	want("the new content is missing", false, false, true, false, false, 0)
 	x.set(secret("db", "password", "2"))
 	waiting := slow.DeepCopy()
 	waiting.Status.ContainerStatuses[0].RestartCount, waiting.Status.ContainerStatuses[0].State = 2, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
@@ -344,8 +344,8 @@ func TestDecide_Member(t *testing.T) {
 	want("it will read the new content when it is started again", false, false, true, false, false, 0)
 }
 
-// A workload that lacks a source since it was created lets no other workload wait.
-func TestDecide_MemberWithoutASource(t *testing.T) {
+// A workload that has never had what it lacks lets no other workload wait, nor does one that a source does not restart.
+func TestDecide_MemberThatLacksASource(t *testing.T) {
 	p := &planned{}
 	x := typical(t)
 	x.waves = p
@@ -354,8 +354,33 @@ func TestDecide_MemberWithoutASource(t *testing.T) {
 	x.act()
 	x.set(configMap("settings", "color", "red"))
 	x.want("it cannot start", outcome{decide.Blocked, decide.ReasonSourceMissing, decide.None, ""})
-	if p.told.Unfinished || len(p.told.For) > 0 {
+	if p.told.Unfinished {
 		t.Errorf("%+v", p.told)
+	}
+
+	x = typical(t)
+	x.waves = p
+	x.adopt()
+	x.edit(func(d *appsv1.Deployment) { // by mistake
+		env := &d.Spec.Template.Spec.Containers[0].Env
+		*env = append(*env, corev1.EnvVar{Name: "U", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}, Key: "user"}}})
+	})
+	x.set(secret("db", "password", "2"))
+	x.want("a key that never was", outcome{decide.Blocked, decide.ReasonKeyMissing, decide.None, ""})
+	if p.told.Unfinished {
+		t.Errorf("%+v", p.told)
+	}
+
+	x = typical(t)
+	x.waves = p
+	x.adopt()
+	x.set(secret("db", "other", "1"))
+	if x.decide(); !p.told.Unfinished {
+		t.Errorf("it lacks a key that it had: %+v", p.told)
+	}
+	x.annotate(policy.ExcludeAnnotation, "secret/db")
+	if x.decide(); p.told.Unfinished {
+		t.Errorf("a source that does not restart it: %+v", p.told)
 	}
 }
 

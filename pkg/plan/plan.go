@@ -139,7 +139,7 @@ func (f *future) step(key dependency.WorkloadKey) {
 	d := e.Decide(f.clock)
 	m := f.noted
 	awaits := d.Awaits() || d.State == decide.Blocked && d.Stale
-	if r == nil && (m.InProgress || m.Unfinished || len(m.Fails) > 0 || awaits) {
+	if r == nil && (m.Unfinished || awaits) {
 		r = &restart{Restart: Restart{Workload: key}}
 		f.restarts[key] = r
 	}
@@ -168,8 +168,10 @@ func (f *future) step(key dependency.WorkloadKey) {
 			r.due = f.clock
 		}
 		r.later = Shown{d.State, d.Reason, d.Message}
-		waits := d.Action != decide.RollOut || r.Shown == Shown{} // what made it wait stays shown
-		if waits && (r.due.IsZero() || !f.clock.After(r.due.Add(wave.Gathering))) {
+		switch {
+		case f.hold != nil && f.hold.Why == wave.Order && f.hold.By.Name == "": // it is not known yet whether it has to wait
+		case d.Action == decide.RollOut && r.Shown != (Shown{}): // what it waited for stays shown
+		case r.due.IsZero() || !f.clock.After(r.due.Add(wave.Gathering)):
 			r.Shown = r.later
 		}
 	}

@@ -390,7 +390,6 @@ func TestOf_Failure(t *testing.T) {
 	want("when it crashes", "a/canary The rollout is not complete: 0 of 1 pod is up to date. 1 of 2 pods is not running: canary-2 (CrashLoopBackOff). It fails: pod canary-2 is not ready (CrashLoopBackOff).", "a/web Blocked HaltedAfterFailure")
 }
 
-// times returns when restarts begin, and of which namespaces.
 // What cannot begin waits for what holds it in the end, not for what held it first.
 func TestOf_Held(t *testing.T) {
 	c := newCluster(t, -1)
@@ -447,23 +446,28 @@ func TestOf_Blocked(t *testing.T) {
 // A restart that a window or a budget will delay says so, although it is due when it begins.
 func TestOf_SaysWhatDelays(t *testing.T) {
 	for name, tt := range map[string]struct {
-		spec v1alpha1.ReloadPolicySpec
-		want []string
+		spec  v1alpha1.ReloadPolicySpec
+		order string // of the first
+		want  []string
 	}{
-		"a window": {v1alpha1.ReloadPolicySpec{Windows: []v1alpha1.Window{{Kind: "Deny", Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: time.Hour}}}}, []string{"Window", "Window"}},
-		"a budget": {v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{{Workloads: new(intstr.FromInt32(1))}}}, []string{"SourceChanged", "Budget"}},
+		"a window":  {v1alpha1.ReloadPolicySpec{Windows: []v1alpha1.Window{{Kind: "Deny", Schedule: "0 0 * * *", Duration: metav1.Duration{Duration: time.Hour}}}}, "0", []string{"Pending Window", "Pending Window"}},
+		"a budget":  {v1alpha1.ReloadPolicySpec{Budgets: []v1alpha1.Budget{{Workloads: new(intstr.FromInt32(1))}}}, "0", []string{"Settling SourceChanged", "Pending Budget"}},
+		"an order":  {v1alpha1.ReloadPolicySpec{}, "-1", []string{"Settling SourceChanged", "Pending Order"}},
+		"approvals": {v1alpha1.ReloadPolicySpec{Approval: v1alpha1.ApprovalRequired}, "-1", []string{"Pending Approval", "Pending Approval"}},
 	} {
 		c := newCluster(t, -1)
 		c.limits = c.limits.With(limit.New(&v1alpha1.ReloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: tt.spec}))
 		c.secret("a", "0")
-		c.app("a", "one", time.Minute, nil)
+		c.app("a", "one", time.Minute, map[string]string{policy.OrderAnnotation: tt.order})
 		c.app("a", "two", time.Minute, nil)
 		c.pass(time.Minute)
 		c.read(func(now decide.Evaluator) {
 			now.Assumed = &decide.Change{Source: dependency.SourceKey{Kind: dependency.Secret, Namespace: "a", Name: "db"}, At: c.clock.Now()}
 			var got []string
 			for _, r := range plan.Of(t.Context(), now, c.max, c.clock.Now()).Restarts {
-				got = append(got, r.Reason)
+				if got = append(got, fmt.Sprint(r.State, " ", r.Reason)); strings.Contains(r.Message, "checking") {
+					t.Errorf("%s: %q", name, r.Message)
+				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -472,6 +476,7 @@ func TestOf_SaysWhatDelays(t *testing.T) {
 	}
 }
 
+// times returns when restarts begin, and of which namespaces.
 func times(lines []string) (out []string) {
 	namespaces := map[string]int{}
 	for _, line := range lines {

@@ -39,7 +39,7 @@ create configdependencies/approval, and to get or, with a selection, to list con
 
   kubectl configdep ` + verb + ` deploy/web --reason "see INC-4711"
 
-  # All that wait because of this Secret
+  # All whose pods run with old content of this Secret
   kubectl configdep ` + verb + ` --uses secret/db -A`,
 		ValidArgsFunction: p.completeWorkloads,
 		RunE:              func(c *cobra.Command, args []string) error { return p.approve(c.Context(), args, uses, spec) },
@@ -53,17 +53,30 @@ create configdependencies/approval, and to get or, with a selection, to list con
 
 func (p *plugin) approve(ctx context.Context, args []string, uses string, spec v1alpha1.ApprovalSpec) error {
 	if spec.ConfigHash != "" && len(args) != 1 {
-		return errors.New("--hash is of the content of one workload: name one")
+		return errors.New("--hash applies to one workload: name it")
 	}
-	targets, _, err := p.choose(ctx, args, uses, false)
+	if len(args) == 0 && uses == "" && p.selector == "" {
+		return errors.New("say which workloads: by name, with -l, or with --uses")
+	}
+	targets, source, err := p.choose(ctx, args, uses)
 	if err != nil {
 		return err
 	}
+	others := 0
 	if len(args) == 0 {
-		targets = slices.DeleteFunc(targets, func(o *v1alpha1.ConfigDependency) bool { return o.Status.Reason != decide.ReasonApproval })
+		targets = slices.DeleteFunc(targets, func(o *v1alpha1.ConfigDependency) bool {
+			waits, is := o.Status.Reason == decide.ReasonApproval, source == nil || isStaleBy(o, source)
+			if waits && !is {
+				others++
+			}
+			return !waits || !is
+		})
+	}
+	if others > 0 {
+		fmt.Fprintf(p.ErrOut, "Left out: %s that wait for an approval, but whose pods are not known to run with old content of %s.\n", counted(others, "workload"), source)
 	}
 	if len(targets) == 0 {
-		fmt.Fprintf(p.ErrOut, "No workload waits for an approval %s.\n", p.where())
+		fmt.Fprintf(p.ErrOut, "No workload waits for this approval %s.\n", p.where())
 		return nil
 	}
 	client, err := p.configdep()

@@ -103,14 +103,10 @@ func isStaleBy(o *v1alpha1.ConfigDependency, source *sourceName) bool {
 	return status != nil && status.StalePods > 0
 }
 
-// choose returns the workloads that are named, or else those that labels or a source select, and that source. All: without any of these, all are selected.
-func (p *plugin) choose(ctx context.Context, args []string, uses string, all bool) (out []*v1alpha1.ConfigDependency, source *sourceName, err error) {
-	selects := uses != "" || p.selector != ""
-	switch {
-	case len(args) > 0 && (selects || p.all):
+// choose returns the workloads that are named, or else those that labels or a source select, and that source.
+func (p *plugin) choose(ctx context.Context, args []string, uses string) (out []*v1alpha1.ConfigDependency, source *sourceName, err error) {
+	if len(args) > 0 && (uses != "" || p.selector != "" || p.all) {
 		return nil, nil, errors.New("name workloads, or select them, but not both")
-	case len(args) == 0 && !selects && !all:
-		return nil, nil, errors.New("say which workloads: by name, with -l, or with --uses")
 	}
 	for _, each := range args {
 		o, err := p.get(ctx, each)
@@ -135,7 +131,10 @@ func (p *plugin) choose(ctx context.Context, args []string, uses string, all boo
 
 // targets returns what is to be restarted.
 func (r *reloading) targets(ctx context.Context, args []string) (out []*v1alpha1.ConfigDependency, err error) {
-	out, source, err := r.choose(ctx, args, r.uses, r.stale)
+	if len(args) == 0 && r.uses == "" && r.selector == "" && !r.stale {
+		return nil, errors.New("say which workloads: by name, with -l, with --uses, or with --stale")
+	}
+	out, source, err := r.choose(ctx, args, r.uses)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +230,7 @@ func (r *reloading) reload(ctx context.Context, targets []*v1alpha1.ConfigDepend
 	}
 }
 
-// cannotRestart reports whether a workload is of a kind that cannot be restarted. What is wrong with the Reload itself is told of that.
+// cannotRestart reports whether a workload is of a kind that cannot be restarted. An invalid Reload names the Reload instead.
 func cannotRestart(err error) bool {
 	var status apierrors.APIStatus
 	return apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "ConfigDependency"
@@ -245,7 +244,7 @@ func (r *reloading) follow(ctx context.Context, done []*v1alpha1.ConfigDependenc
 	w.selector = ""
 	switch err := w.choose(ctx, nil, "", ""); {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
-		return &exit{exitInterrupted, errors.New("interrupted; what has begun goes on")}
+		return &exit{exitInterrupted, errors.New("interrupted; restarts that have begun continue")}
 	case err != nil:
 		return err
 	}

@@ -106,14 +106,16 @@ func staleSources(o *v1alpha1.ConfigDependency) string {
 func next(o *v1alpha1.ConfigDependency) string {
 	switch s := &o.Status; s.State {
 	case v1alpha1.StateSettling, v1alpha1.StatePending:
-		text := "a restart"
-		if s.RestartTime != nil {
-			text += " " + until(s.RestartTime)
+		switch changed := s.Reason == decide.ReasonSourceChanged; {
+		case s.RestartTime == nil && changed:
+			return "a restart"
+		case s.RestartTime == nil:
+			return "waits: " + s.Reason
+		case changed:
+			return "a restart " + until(s.RestartTime)
+		default:
+			return "a restart " + until(s.RestartTime) + ": " + s.Reason
 		}
-		if s.Reason != decide.ReasonSourceChanged { // it waits for something else
-			text += " (" + s.Reason + ")"
-		}
-		return text
 	case v1alpha1.StateRollingOut:
 		return "a rollout is in progress"
 	case v1alpha1.StateBlocked, v1alpha1.StateFailed:

@@ -185,7 +185,7 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return &exit{exitTimeout, fmt.Errorf("not all workloads run with the current content after %v:\n%s", timeout, w.rest())}
 	default:
-		return &exit{exitInterrupted, fmt.Errorf("interrupted; what has begun goes on:\n%s", w.rest())}
+		return &exit{exitInterrupted, fmt.Errorf("interrupted; restarts that have begun continue:\n%s", w.rest())}
 	}
 }
 

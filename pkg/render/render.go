@@ -178,7 +178,7 @@ func renderPolicy(p *policy.Policy) v1alpha1.ReloadSettings {
 		if p.ReleaseSettle > 0 {
 			out.ReleaseSettle = &metav1.Duration{Duration: p.ReleaseSettle}
 		}
-		out.Order = int32(p.Order) //nolint:gosec // at most 1000
+		out.Order = int32(p.Order)
 		if p.HealthyWithin > 0 {
 			out.HealthyWithin = &metav1.Duration{Duration: p.HealthyWithin}
 		}

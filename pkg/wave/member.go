@@ -12,7 +12,7 @@ import (
 	"github.com/configdep/configdep/pkg/limit"
 )
 
-// Source is a source by its kind and name, in whatever namespace.
+// Source is a source by its kind and name, in any namespace.
 type Source struct {
 	Kind dependency.SourceKind
 	Name string
@@ -29,7 +29,7 @@ type Member struct {
 	Pods int
 	// Policies are those that limit it.
 	Policies []*limit.Policy
-	// For are the sources because of which the workload is to be restarted, or that it lacks. Began are the sources that caused the restart in progress,
+	// For are the sources because of which the workload is to be restarted. Began are the sources that caused the restart in progress,
 	// Fails are the sources with whose content its pods fail, and Reads are all sources whose content counts.
 	For, Began, Fails, Reads []Source
 	// Due: a restart may begin. InProgress: one that configdep has begun is not complete.

@@ -271,11 +271,6 @@ func (p *Planner) attach(m *member) {
 		for _, s := range m.Reads {
 			m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
 		}
-		for _, s := range m.For {
-			if !slices.Contains(m.Reads, s) {
-				m.reads = p.groupsOf(m, s, m.reads, !m.Unfinished)
-			}
-		}
 	}
 	for _, g := range m.reads {
 		g.wait(m)

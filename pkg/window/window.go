@@ -88,13 +88,13 @@ func Parse(text string) (*Windows, error) {
 func parse(text string) (*Windows, error) {
 	var out []Window
 	if err := yaml.UnmarshalStrict([]byte(text), &out); err != nil || len(out) == 0 {
-		want := `must be a list such as [{kind: Allow, schedule: "0 22 * * 1-5", duration: 6h, timeZone: Europe/Berlin}]`
+		mistake := ""
 		if err != nil {
 			if _, field, found := strings.Cut(err.Error(), "unknown field "); found {
-				want += ": unknown field " + field
+				mistake = fmt.Sprintf("has the unknown field %.64s; ", field)
 			}
 		}
-		return nil, errors.New(want)
+		return nil, errors.New(mistake + `must be a list such as [{kind: Allow, schedule: "0 22 * * 1-5", duration: 6h, timeZone: Europe/Berlin}]`)
 	}
 	return New(out)
 }

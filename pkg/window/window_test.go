@@ -102,7 +102,7 @@ func TestParse_Refuses(t *testing.T) {
 		"":                                       "must be a list such as",
 		"[]":                                     "must be a list such as",
 		nights:                                   "must be a list such as",
-		"[{kind: Allow, day: 1}]":                `Europe/Berlin}]: unknown field "day"`,
+		"[{kind: Allow, day: 1}]":                `has the unknown field "day"; must be a list such as`,
 		"[" + strings.Repeat(noon+", ", 9) + "]": "more than 8 windows",
 		"[" + strings.Repeat(" ", 5000) + "]":    "more than 4096 bytes",
 		`[{kind: allow, schedule: "0 22 * * *", duration: 6h}]`:                           `window 1: kind "allow": must be Allow or Deny`,

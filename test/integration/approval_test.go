@@ -61,7 +61,7 @@ deployment/web: Denied. The workload is not restarted until the content changes 
 	if after := s.templates("web"); after != before {
 		t.Errorf("%d templates, want %d", after, before)
 	}
-	s.plugin("approve", "--uses", "secret/other").golden(t, "nothing to approve", pluginDone, "No workload waits for an approval in namespace NAMESPACE.")
+	s.plugin("approve", "--uses", "secret/other").golden(t, "nothing to approve", pluginDone, "No workload waits for this approval in namespace NAMESPACE.")
 	s.plugin("approve", "--uses", "secret/db").golden(t, "approve", pluginDone, `deployment/web: Secret/db has changed. A restart is due when a user has approved the content `+third.Status.ConfigHash+`, as the annotation configdep.io/approval asks for.
 deployment/web: Approved. Secret/db has changed. A restart is due.`)
 	s.view("deployment.web", applied, restartedFor(string(db)))

@@ -200,8 +200,8 @@ func TestPlugin_Interrupted(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"wait", "deploy/web"}, "interrupted; what has begun goes on:\ndeployment/web is "},
-		{[]string{"reload", "deploy/web", "--wait"}, "interrupted; what has begun goes on"},
+		{[]string{"wait", "deploy/web"}, "interrupted; restarts that have begun continue:\ndeployment/web is "},
+		{[]string{"reload", "deploy/web", "--wait"}, "interrupted; restarts that have begun continue"},
 		{[]string{"reload", "deploy/web", "deploy/other"}, "interrupted: 1 of 2 were asked to restart, which goes on"},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())

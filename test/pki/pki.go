@@ -43,13 +43,6 @@ func NewAuthority(commonName string) (*Authority, error) {
 // certificate-authority-data of a kubeconfig.
 func (a *Authority) BundlePEM() []byte { return certPEM(a.cert.Raw) }
 
-// Pool returns the authority for crypto/tls.
-func (a *Authority) Pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
 // KeyPair is a certificate with its private key, both PEM-encoded.
 type KeyPair struct {
 	Cert []byte

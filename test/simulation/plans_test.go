@@ -158,12 +158,12 @@ func (s *server) lacks(m *manifest) bool {
 	return slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool { return !u.starts(s.view.sources[u.source].present, s.view.sources[u.source].content) })
 }
 
-// loses reports whether what has changed of the content certainly keeps pods from starting.
+// loses reports whether what has changed of the content certainly keeps pods from starting, which have started before.
 func (s *server) loses(m *manifest) bool {
 	var was record
 	_ = json.Unmarshal([]byte(m.annotations[appliedAnnotation]), &was) // empty, or not ours
 	rules := s.rules(m)
-	return rules.managed() && !m.paused && !m.deleting && m.wanted() > 0 && slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool {
+	return rules.managed() && !m.paused && !m.deleting && m.wanted() > 0 && !m.incomplete() && len(s.current(m)) > 0 && slices.ContainsFunc(usesOf(m.template.variant), func(u use) bool {
 		v := &s.view.sources[u.source]
 		content, _, _ := strings.Cut(was.Sources[sourceID(u.source)], "@")
 		return content != "" && !u.starts(v.present, v.content) && rules.scope(m.template.variant, u.source, v.mark).triggers
