@@ -42,6 +42,8 @@ type state struct {
 	by     dependency.WorkloadKey
 	halted bool
 	failed dependency.WorkloadKey
+	// ordered: some have an order of their own.
+	ordered bool
 }
 
 // names is a set of workloads. One of them represents the set as long as it is a member.
@@ -97,6 +99,7 @@ func (g *group) unwait(m *member) {
 
 // now returns what the group says.
 func (g *group) now() (s state) {
+	s.ordered = g.ordered > 0
 	if len(g.orders) > 0 {
 		s.held, s.order, s.by = true, g.orders[0].order, g.orders[0].first
 	}

@@ -443,6 +443,16 @@ func TestPlanner_Order(t *testing.T) {
 	f.run()
 	f.note(due("a", "4", order(1), pods(2)))
 	f.wantBegun("a second after it became due", "a/1", "a/2", "a/3", "a/4")
+
+	f = newFleet(t, -1)
+	other := due("a", "0", order(-1))
+	other.Due, other.Unfinished, other.For = false, false, nil
+	f.note(other, due("a", "1"))
+	f.wantBegun("it may not be the first")
+	without := *other
+	without.Order = 0
+	f.note(&without)
+	f.wantBegun("no order is given any longer", "a/1")
 }
 
 // As many failures as a policy allows halt what would get the same content. A member that is noted again without one ends that.

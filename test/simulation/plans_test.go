@@ -79,6 +79,11 @@ func (s *server) flight(m *manifest) string {
 	return ""
 }
 
+// writes reports whether a server waits for the answer to a request that writes to a workload.
+func (s *server) writes(m *manifest) bool {
+	return slices.ContainsFunc(s.network.requests, func(r *request) bool { return r.server == s && r.slot == m.slot && r.patch() != nil && r.done == nil })
+}
+
 // knows notes what a server has read, and since when.
 func (o *oracle) knows(s *server) {
 	if s.planner == nil {
@@ -354,6 +359,9 @@ func (s *server) first(x *manifest, sources []string, may bool) *manifest {
 		its, ids := s.rules(m), s.triggers(m)
 		if its.order >= rules.order || its.mode == "off" || its.invalid && !may || !slices.ContainsFunc(sources, func(id string) bool { return slices.Contains(ids, id) }) {
 			continue
+		}
+		if !may && s.flight(m) == "" && s.writes(m) {
+			continue // it is only looked at again when that has ended
 		}
 		if s.flight(m) != "" || s.knew(m, rolls) || s.knew(m, due) || s.knew(m, fails) || s.knew(m, loses) || may && s.mayComeFirst(m) {
 			return m
