@@ -55,8 +55,6 @@ type Pod struct {
 type PodInPlace struct {
 	// Restarter is the name of the container that restarts all others; empty: there is none.
 	Restarter string
-	// Mounts: it has volumes with the content of sources.
-	Mounts bool
 	// Told has the annotations that say of which restart it was told.
 	Told map[string]string
 	// For is the hash of the content for which it was told to restart, At is when, by configdep's clock, and Restarts are the restart counts of its
@@ -326,7 +324,7 @@ func (p *PodInPlace) says(other *PodInPlace) bool {
 	if p == nil || other == nil {
 		return p == other
 	}
-	return p.Restarter == other.Restarter && p.Mounts == other.Mounts && maps.Equal(p.Told, other.Told)
+	return p.Restarter == other.Restarter && maps.Equal(p.Told, other.Told)
 }
 
 func (c PodContainer) says(other PodContainer) bool {

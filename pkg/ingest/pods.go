@@ -123,7 +123,7 @@ const maxTold = 64 << 10
 
 // inPlace returns what a restart in place has to know about a pod.
 func inPlace(p *corev1.Pod) *dependency.PodInPlace {
-	out := &dependency.PodInPlace{Restarter: dependency.Intern(kind.RestarterOf(&p.Spec)), Mounts: slices.ContainsFunc(p.Spec.Volumes, hasContent)}
+	out := &dependency.PodInPlace{Restarter: dependency.Intern(kind.RestarterOf(&p.Spec))}
 	if value, restarting := bounded(p.Annotations[record.RestartAnnotation]), p.Annotations[record.RestartingAnnotation]; value != "" && len(restarting) <= maxTold {
 		out.Told = map[string]string{record.RestartAnnotation: value, record.RestartingAnnotation: restarting}
 		if told, valid := record.ToldLast(out.Told); valid {
@@ -131,13 +131,6 @@ func inPlace(p *corev1.Pod) *dependency.PodInPlace {
 		}
 	}
 	return out
-}
-
-// hasContent reports whether a volume has the content of sources. The certificates of the cluster, which all pods have, do not count.
-func hasContent(v corev1.Volume) bool {
-	return v.ConfigMap != nil || v.Secret != nil || v.CSI != nil || v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(from corev1.VolumeProjection) bool {
-		return from.Secret != nil || from.ConfigMap != nil && from.ConfigMap.Name != "kube-root-ca.crt"
-	})
 }
 
 // bounded returns a text that any client may have written, if it has no more bytes than those that configdep or a kubelet writes.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/configdep/configdep/pkg/dependency"
-	"github.com/configdep/configdep/pkg/judge"
 	"github.com/configdep/configdep/pkg/record"
 	"github.com/configdep/configdep/pkg/workload"
 )
@@ -42,14 +41,13 @@ type inPlace struct{ rollout }
 // what only this process knows.
 func (inPlace) Continue(ctx context.Context, client workload.Client, r *Restart) (Next, error) {
 	of, valid := record.PodsInPlaceOf(r.Workload)
-	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused, seen: r.Memory.unstarted, unstarted: map[types.UID]string{}}
+	pods := restarts{availability: r.availability(), of: of, refused: r.Memory.refused}
 	for _, p := range r.Pods {
 		if wait := r.Memory.awaits(p, r.Now); wait > 0 {
 			return Next{After: wait}, nil
 		}
 		pods.add(p)
 	}
-	r.Memory.unstarted = pods.unstarted
 	dead := r.dead(&pods.availability, pods.ending)
 	switch {
 	case !valid:
@@ -236,11 +234,9 @@ type restarts struct {
 	first, later *dependency.Pod
 	refused      place
 	// waiting is the name of a pod for which nothing can be done until it has started; empty: there is none.
-	waiting string
-	// seen is Memory.unstarted before, and unstarted is the same now.
-	seen, unstarted map[types.UID]string
-	available       int32
-	ending          []*dependency.Pod
+	waiting   string
+	available int32
+	ending    []*dependency.Pod
 }
 
 // next returns the pod to tell next, or nil.
@@ -277,14 +273,8 @@ func (s *restarts) add(p *dependency.Pod) {
 	if !s.of.Has(p.UID) {
 		return
 	}
-	late, runs := s.startsLate(p)
-	if late && (s.seen[p.UID] == s.of.ID || !runs && p.Node == "") { // also until it is recorded that it needs no restart
-		s.unstarted[p.UID] = s.of.ID
-	}
 	_, before := toldLast(p) // while its containers restart, they may look as if they never ran
 	switch told, times := toldOf(p, s.of.ID); {
-	case times == 0 && late && runs:
-		return
 	case times == 0 && !before && !hasStarted(p, &record.Told{}), times > 0 && !hasStarted(p, &told): // the others need not wait for it
 		s.waiting = p.Name
 	case times == 0:
@@ -302,35 +292,6 @@ func (s *restarts) add(p *dependency.Pod) {
 		s.current = p
 	}
 	s.left = append(s.left, p.UID)
-}
-
-// startsLate reports whether a pod needs no restart, because it certainly reads the current content when it starts, and whether all of its containers
-// have run by now. A pod may have its volumes long before it runs, while an image is pulled, so this process must have seen it without a node since the
-// restart began, unless no source is in a volume. What package judge doubts is restarted: nothing else would end the doubt.
-func (s *restarts) startsLate(p *dependency.Pod) (late, run bool) {
-	if _, before := toldLast(p); before || s.of.Began.IsZero() { // it may be restarting; see hasStarted
-		return false, false
-	}
-	margin := judge.VolumeMargin // enough for clocks, too
-	switch seen, mounts := s.seen[p.UID] == s.of.ID, p.InPlace == nil || p.InPlace.Mounts; {
-	case seen && !mounts:
-		margin = judge.ClockMargin
-	case !seen && mounts && p.Node != "":
-		return false, false
-	}
-	from := s.of.Began.Add(margin + time.Second)
-	restarter := apart(p)
-	run = true
-	for i := range p.Containers {
-		switch c := &p.Containers[i]; {
-		case c.Name == restarter:
-		case !c.Ran:
-			run = false
-		case c.Restarts > 0, c.Started.Before(from):
-			return false, false
-		}
-	}
-	return true, run
 }
 
 // hasStarted reports whether a container of a pod that was told has ever run. If none has, there is nothing that the others could wait for.

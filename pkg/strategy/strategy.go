@@ -89,8 +89,6 @@ type Memory struct {
 		version uint64
 		at      time.Time
 	}
-	// unstarted are the pods that have been seen to have never run since a restart in place began, with the ID of that.
-	unstarted map[types.UID]string
 	// refused is the place of the pod that could not be told last, and refusedSince is since when none could be; zero: one could, or none
 	// has been tried.
 	refused      place

@@ -26,7 +26,7 @@ var triedElsewhere = map[string]*regexp.Regexp{
 	"a registry, OpenShift and the network are not here":    regexp.MustCompile(`^(for \w+ in .*docker |amd64=|cosign |gh |git clone |image=|kubectl krew|oc |signer=|--)`),
 	"test/extended/release verifies the files of a release": regexp.MustCompile(`\$files|\$version|^version=|SHA256SUMS|^(set -a|ssh-keygen)`),
 	"TestApproval approves":                                 regexp.MustCompile(`approval\.yaml`),
-	"TestStandalone runs the server outside of the cluster": regexp.MustCompile(`^configdep-apiserver |--kubeconfig=configdep.yaml`),
+	"TestStandalone runs the server outside of the cluster": regexp.MustCompile(`^(\.cache/bin/)?configdep-apiserver |--kubeconfig=configdep.yaml`),
 	"port-forward does not end":                             regexp.MustCompile(`port-forward`),
 	"no Deployment runs the servers of the tests":           regexp.MustCompile(`rollout (restart|status) deployment |delete deployment configdep-apiserver`),
 	"it computes a signature of a body that is not here":    regexp.MustCompile(`^printf 'sha256`),
