@@ -514,7 +514,8 @@ func (p *Planner) settle() {
 		before, now := g.shown, g.now()
 		if g.shown = now; before != now {
 			for m := range g.due {
-				if before.halted == now.halted && before.failed == now.failed && before.ordered == now.ordered && m.Order <= before.order && m.Order <= now.order {
+				same := before.halted == now.halted && before.failed == now.failed && (m.gathered || before.ordered == now.ordered)
+				if same && m.Order <= before.order && m.Order <= now.order {
 					continue
 				}
 				p.displace(m, false)
