@@ -63,8 +63,8 @@ func (e *Evaluation) sayMore(d *Decision) {
 	}
 }
 
-// sayWhy adds to a message why pods do not start, in the cluster's own words. These come last, because tenants can write them. It leaves messages of
-// the state Blocked alone: they say what to fix, and each change of them is an event.
+// sayWhy adds to a message why pods do not start, in the cluster's own words. These come last, because tenants can write them. It does not
+// change messages of the state Blocked: these say what to fix, and each change of them causes an event.
 func (e *Evaluation) sayWhy(d *Decision) {
 	if d.State == Blocked {
 		return

@@ -68,8 +68,8 @@ func (g *Graph) Borrowers(of WorkloadKey) (keys []WorkloadKey) {
 // MaxBorrowers is how many workloads may have the template of one other.
 const MaxBorrowers = 16
 
-// Borrow gives a workload what the template consumes that its pods have, as far as that is known. It reports whether that is something
-// else than before. A workload beyond the first MaxBorrowers, by their names, is truncated: it has none of the sources.
+// Borrow gives a workload the sources of the template that its pods have, as far as they are known, and reports whether they have changed.
+// Workloads beyond the first MaxBorrowers, by name, are truncated: they get none.
 func (g *Graph) Borrow(w *Workload) (changed bool) {
 	if w.TemplateOf == nil {
 		return false

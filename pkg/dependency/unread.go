@@ -43,11 +43,10 @@ func (g *Graph) Unread(key SourceKey) *Unread {
 // EachUnread calls f for every source that exists but is not read.
 func (g *Graph) EachUnread(f func(*Unread)) { g.unread.each(f) }
 
-// SetUnread notes that a source is there, or that it was written. What is known of one of that name which has been deleted
-// is dropped, as pods may have read this one since.
+// SetUnread notes that a source exists, or that it was written. It drops what is known of a deleted source of the same name, because pods may have read
+// this one since.
 //
-// Types are read on streams of their own. So the last that is heard of one that was deleted may come after the first of
-// one that was created in its place with another type.
+// Each type is read on a stream of its own. So a source that was created in place of a deleted one of another type may be seen before that deletion.
 func (g *Graph) SetUnread(u *Unread) {
 	before := g.unread.get(u.SourceKey)
 	if before != nil && before.Type != u.Type && ParseVersion(u.ResourceVersion) < ParseVersion(before.ResourceVersion) {

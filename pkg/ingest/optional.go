@@ -16,9 +16,8 @@ import (
 // What versions mean (docs/correctness.md) stays right, because a list raises the floor, and because a replica does not
 // compare versions with others until these have noticed as well.
 
-// othersFollow is within what time all replicas notice that a kind can be read, or no longer: they ask at least each
-// 30 seconds for definitions, and retry each 30 to 60 seconds to read what they may not read.
-// What they have read they keep without the right for 30 seconds.
+// othersFollow is the time after which all replicas have noticed that a kind can be read, or no longer can. They ask for definitions at least every
+// 30 seconds, retry a refused list every 30 to 60 seconds, and keep for 30 seconds what they may no longer read.
 const othersFollow = 2 * time.Minute
 
 // optionalStreams is what an index knows about streams of optional kinds, by their names.

@@ -1131,7 +1131,7 @@ func schema_pkg_apis_configdep_v1alpha1_PlanSummary(ref common.ReferenceCallback
 					},
 					"completionTime": {
 						SchemaProps: spec.SchemaProps{
-							Description: "completionTime is about when the last restart of the namespace is complete that is in progress or planned.",
+							Description: "completionTime is the approximate time at which all restarts of the namespace that are in progress or planned will be complete.",
 							Ref:         ref(v1.Time{}.OpenAPIModelName()),
 						},
 					},

@@ -76,9 +76,8 @@ func (m *moment[T]) knowsAfter(v version) bool {
 	return !m.alone() && !v.isUnresumable() && !v.local() && v.watermark() >= m.floor && v.watermark() >= m.dropped
 }
 
-// young reports whether this replica has yet to get to where it knows what came after any
-// version, its own if others may have contributed to what it stands for included: lists
-// are not in pages then, as no client could watch from their versions.
+// young reports whether this replica has not yet read far enough to know what came after a version. Lists are not in pages then, because no client could
+// watch from their versions.
 func (m *moment[T]) young() bool { return !m.alone() && m.watermark < m.floor }
 
 // get returns an object.

@@ -64,8 +64,8 @@ type PlanSummary struct {
 	ClusterFailed int64 `json:"clusterFailed"`
 	// clusterPlanned is the number of planned restarts in all namespaces.
 	ClusterPlanned int64 `json:"clusterPlanned"`
-	// completionTime is about when the last restart of the namespace is complete that is in
-	// progress or planned.
+	// completionTime is the approximate time at which all restarts of the namespace that are in progress or planned will be
+	// complete.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
