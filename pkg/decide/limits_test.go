@@ -358,9 +358,13 @@ func TestDecide_MemberThatLacksASource(t *testing.T) {
 		t.Errorf("%+v", p.told)
 	}
 
-	x = typical(t)
-	x.waves = p
-	x.adopt()
+	adopted := func() *world {
+		x := typical(t)
+		x.waves = p
+		x.adopt()
+		return x
+	}
+	x = adopted()
 	x.edit(func(d *appsv1.Deployment) { // by mistake
 		env := &d.Spec.Template.Spec.Containers[0].Env
 		*env = append(*env, corev1.EnvVar{Name: "U", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "db"}, Key: "user"}}})
@@ -371,9 +375,7 @@ func TestDecide_MemberThatLacksASource(t *testing.T) {
 		t.Errorf("%+v", p.told)
 	}
 
-	x = typical(t)
-	x.waves = p
-	x.adopt()
+	x = adopted()
 	x.set(secret("db", "other", "1"))
 	if x.decide(); !p.told.Unfinished {
 		t.Errorf("it lacks a key that it had: %+v", p.told)
